@@ -130,7 +130,7 @@ void floats(uint32_t dtype, F&& f) {
 // ---- tables ---------------------------------------------------------------------------------------------------------------
 template <class O>
 const kb_op* op_table() {
-  static const O defaults{};
+  [[maybe_unused]] static const O defaults{};
   static const std::vector<kb_attr> attrs = [] {
     std::vector<kb_attr> a;
     std::apply([&](const auto&... f) { (a.push_back(default_attr(f.name, defaults.*f.member)), ...); }, OpAttrs<O>::list());

@@ -123,6 +123,7 @@ struct Fill {
 struct Vector {
   static constexpr const char* name = "vector";
   Doubles values;
+  int64_t dtype = KB_WIDE;
 };
 struct Iota {
   static constexpr const char* name = "iota";
@@ -132,13 +133,13 @@ struct Normal {  // Philox4x32-10 by (seed, element), Box-Muller
   static constexpr const char* name = "normal";
   Shape shape;
   double std = 1;
-  int64_t seed = 0;
+  int64_t seed = 0, dtype = KB_WIDE;
 };
 struct Uniform {
   static constexpr const char* name = "uniform";
   Shape shape;
   double lo = 0, hi = 1;
-  int64_t seed = 0;
+  int64_t seed = 0, dtype = KB_WIDE;
 };
 // ---- sequences; cu [documents + 1] i32, past, slot [documents] i32 (kinds/sequence.h)
 KB_PLAIN_OP(ShortConv, "short_conv");                   // x [T, c], w [c, taps], cu, state?, slot? -> y, state
@@ -210,11 +211,12 @@ KITBASH_ATTRS(kb::ops::ScatterAdd, attr("rows", &Self::rows))
 KITBASH_ATTRS(kb::ops::Untake, attr("width", &Self::width))
 KITBASH_ATTRS(kb::ops::Topk, attr("k", &Self::k))
 KITBASH_ATTRS(kb::ops::Fill, attr("shape", &Self::shape), attr("value", &Self::value), attr("dtype", &Self::dtype))
-KITBASH_ATTRS(kb::ops::Vector, attr("values", &Self::values))
+KITBASH_ATTRS(kb::ops::Vector, attr("values", &Self::values), attr("dtype", &Self::dtype))
 KITBASH_ATTRS(kb::ops::Iota, attr("n", &Self::n))
-KITBASH_ATTRS(kb::ops::Normal, attr("shape", &Self::shape), attr("std", &Self::std), attr("seed", &Self::seed))
+KITBASH_ATTRS(kb::ops::Normal, attr("shape", &Self::shape), attr("std", &Self::std), attr("seed", &Self::seed),
+              attr("dtype", &Self::dtype))
 KITBASH_ATTRS(kb::ops::Uniform, attr("shape", &Self::shape), attr("lo", &Self::lo), attr("hi", &Self::hi),
-              attr("seed", &Self::seed))
+              attr("seed", &Self::seed), attr("dtype", &Self::dtype))
 KITBASH_ATTRS(kb::ops::Attention, attr("scale", &Self::scale), attr("causal", &Self::causal))
 KITBASH_ATTRS(kb::ops::AttentionBackward, attr("scale", &Self::scale), attr("causal", &Self::causal))
 KITBASH_ATTRS(kb::ops::AttentionCached, attr("scale", &Self::scale))

@@ -20,15 +20,19 @@ std::vector<SearchPlace> search_places(const std::vector<std::string>& plugin_pa
 
 class Catalog {
  public:
-  // Reads all manifests. A broken or untrusted libkb_*.so is a warning that names it; the same component id in two files is
-  // an error when it is used, not a shadow.
+  // Reads all manifests. A broken or untrusted libkb_*.so is a warning that names it; one for another ABI is a warning
+  // too, but is listed, so that using it gives the reason. The same component id in two files is an error when it is
+  // used, not a shadow. Nothing but libkb_*.so is looked at, and no folder below.
   static Catalog discover(const std::vector<std::string>& plugin_path);
   static Catalog from_files(const std::vector<std::string>& paths);  // exactly these; throws on the first broken one
+  static Catalog from_manifests(
+      const std::vector<std::string>& texts);  // without files, for tests of what reads a catalog
 
   const std::vector<std::unique_ptr<PluginInfo>>& plugins() const { return plugins_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
-  const ComponentInfo* find(const std::string& kind, const std::string& name) const;  // null: none; throws: two provide it
-  std::vector<const ComponentInfo*> of_kind(const std::string& kind) const;           // by name
+  const ComponentInfo* find(const std::string& kind,
+                            const std::string& name) const;                  // null: none; throws: two provide it
+  std::vector<const ComponentInfo*> of_kind(const std::string& kind) const;  // by name
   std::vector<std::string> kinds() const;
   const PluginInfo* with_op(const std::string& op) const;  // null: none; throws: two provide it
   std::vector<const PluginInfo*> with_kernel_for(const std::string& op, const std::string& device) const;

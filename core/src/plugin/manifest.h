@@ -7,12 +7,14 @@
 #include <variant>
 #include <vector>
 
+#include "plugin/problems.h"
+
 namespace kitbash {
 
 using FieldValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
 
 struct FieldInfo {
-  std::string name, type, doc;  // type: bool int float text path slot ints floats
+  std::string name, type, doc;         // type: bool int float text path slot ints floats
   std::optional<FieldValue> fallback;  // the default; none for a required key
   std::string kind;                    // slot: kind of the child
   double lo = -std::numeric_limits<double>::infinity(), hi = std::numeric_limits<double>::infinity();
@@ -41,9 +43,15 @@ struct PluginInfo {
   std::vector<ComponentInfo> components;
   std::vector<std::string> ops;
   std::vector<KernelInfo> kernels;
+  std::string text;  // the manifest itself
 };
 
-// Parses the text of a manifest section; throws kb::Error naming `path`.
+// Parses the text of a manifest section; throws kb::Error "<path> has a bad manifest: ...". Unknown keys are ignored,
+// since newer SDKs add some. Of a plugin for another ABI, what can be understood is returned. Pointers to the plugin
+// are not set.
 PluginInfo parse_manifest(const std::string& text, const std::string& path);
+
+// Whether this program speaks the plugin's ABI: predicates for refusal(), none if it does.
+Problems abi_problems(const PluginInfo& p);
 
 }  // namespace kitbash

@@ -18,8 +18,12 @@ struct OpDef {
 struct LoadedPlugin {
   const PluginInfo* info;
   const kb_plugin* table;
-  std::shared_ptr<void> library;  // never dropped while the process runs
+  std::shared_ptr<void> library;  // stays mapped while the process runs, whoever drops this
 };
+
+// A component's table may end before these fields, when its plugin is older than they are; read them through here only.
+// (Everything else in the tables that the registry hands out is present, and required pointers are not null.)
+inline const void* service_of(const kb_component& c) { return KB_HAS(kb_component, &c, service) ? c.service : nullptr; }
 
 class Registry {
  public:
@@ -28,8 +32,10 @@ class Registry {
   ~Registry();  // calls shutdown() of the plugins in reverse order of loading
 
   const Catalog& catalog() const { return catalog_; }
-  const LoadedPlugin& load(const PluginInfo& p);  // idempotent; throws kb::Error with the sentence of the failed check
-  const kb_component& component(const ComponentInfo& c);
+  // `p` is of this catalog. Idempotent. Throws kb::Error, which begins with the file's path and gives the reasons.
+  const LoadedPlugin& load(const PluginInfo& p);
+  const kb_component& component(const ComponentInfo& c);  // loads; throws also if two plugins provide it
+  const std::vector<std::unique_ptr<LoadedPlugin>>& loaded() const { return loaded_; }  // in order of loading
   // Base ops are registered by the core before anything else; plugin ops load their plugin on first use. null: none.
   void add_base_op(const kb_op* op);
   const OpDef* op(const std::string& name);
@@ -42,6 +48,7 @@ class Registry {
   const kb_backend& backend(kb_device_kind device);  // throws if there is none
 
  private:
+  std::string where_is(const std::string& provider) const;
   Catalog catalog_;
   std::vector<std::unique_ptr<LoadedPlugin>> loaded_;  // in order of loading
   std::map<std::string, std::unique_ptr<OpDef>> ops_;

@@ -1,0 +1,32 @@
+#include <iostream>
+
+#include "cli/verb.h"
+
+namespace kitbash {
+
+void common_options(CLI::App& verb, Globals& g, bool figures, const std::string& example) {
+  // Appends, so that the option counts before the verb and after it; one value an option, or it would swallow what
+  // follows.
+  verb.add_option_function<std::vector<std::string>>(
+          "--plugin-path",
+          [&g](const std::vector<std::string>& folders) {
+            g.plugin_path.insert(g.plugin_path.end(), folders.begin(), folders.end());
+          },
+          "search plugins in this folder first; may be repeated")
+      ->type_name("FOLDER")
+      ->allow_extra_args(false);
+  if (figures) verb.add_flag("--json", g.json, "print the figures as JSON");
+  if (!example.empty()) verb.footer("Example:\n  " + example);
+}
+
+Catalog open_catalog(const Globals& g) {
+  Catalog catalog = Catalog::discover(g.plugin_path);
+  for (const std::string& w : catalog.warnings()) std::cerr << "warning: " << w << "\n";
+  return catalog;
+}
+
+void print_notes(const Recipe& recipe) {
+  for (const std::string& note : recipe.notes) std::cerr << "note: " << note << "\n";
+}
+
+}  // namespace kitbash

@@ -1,0 +1,62 @@
+// passes.h: what happens to a graph between building and running, in this order:
+//   build -> (shard) -> differentiate -> recompute -> (fuse) -> fold_adds -> schedule -> arena
+// shard and fuse are slots: nothing stands there yet. Each pass is one file with its own test.
+#pragma once
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace kitbash {
+
+// Reverse mode from the scalar `loss`. Each op's gradient rule emits ops; a gradient is cast to the type of its value.
+// Returns the gradient of those of `want` that the loss depends on. Throws when a rule is missing.
+std::map<ValueId, ValueId> differentiate(Graph& g, ValueId loss, const std::vector<ValueId>& want);
+
+// Backward nodes read clones of the forward nodes of their segment instead of saved values, except integers and values that
+// cross a segment border. Returns the number of clones.
+int64_t recompute_segments(Graph& g);
+
+// add(a, b), where b comes from a kernel that can accumulate: b is added to a in place and the add disappears.
+// `accumulates(node, output)` says whether the device has such a kernel. Returns the number of folded adds.
+using Accumulates = std::function<bool(const Node&, uint32_t)>;
+int64_t fold_adds(Graph& g, const Accumulates& accumulates);
+
+// Live nodes in the order of building; a clone stands just before its first consumer. With `first`, everything that this
+// value needs comes before everything else (apply decides step_ok before it changes anything).
+std::vector<NodeId> schedule(const Graph& g, ValueId first = 0);
+
+// ---- arena
+enum class ArenaMode { planned, separate, poison };
+
+struct Buffer {
+  enum class Home : uint8_t { arena, store, feed } home = Home::arena;
+  int64_t bytes = 0, offset = -1;  // offset: in the arena
+  int32_t first = 0, last = 0;     // positions in the order at which it is live, both inclusive
+  std::string entry;               // store: its name
+  NodeId node = no_node;           // its first writer, for messages
+};
+struct CopyIn {  // before the node at `position` runs, `from` is copied into the buffer of `to`
+  int32_t position;
+  ValueId from, to;
+};
+struct CopyOut {  // after the node at `position`, `value` becomes the store entry
+  int32_t position;
+  ValueId value;
+  size_t write;  // index in Graph::writes
+};
+struct MemoryPlan {
+  std::vector<NodeId> order;
+  std::vector<int32_t> buffer_of;  // by value; -1: nothing is kept
+  std::vector<Buffer> buffers;
+  std::vector<int64_t> workspace_offset;  // by position; -1: none
+  std::vector<CopyIn> copies_in;
+  std::vector<CopyOut> copies_out;
+  int64_t arena_bytes = 0;  // feeds, transient values and workspaces
+  int64_t feed_bytes = 0, peak_workspace = 0;
+};
+// `workspace(node)`: bytes the node's kernel asks for. Bytes are shared only between values that are never live together.
+MemoryPlan plan_memory(const Graph& g, std::vector<NodeId> order, const std::function<int64_t(const Node&)>& workspace);
+
+}  // namespace kitbash

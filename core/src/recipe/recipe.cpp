@@ -1,0 +1,72 @@
+#include "recipe/recipe.h"
+
+#include <filesystem>
+
+#include "recipe/compose.h"
+#include "recipe/layered.h"
+
+namespace kitbash {
+namespace fs = std::filesystem;
+
+Recipe load_recipe(const std::string& path, const std::vector<std::string>& set, const ComponentSource& source) {
+  Faults faults;
+  int sources = 0;
+  Node root = load_files(path, faults, sources);
+  apply_sets(root, set, faults, sources);
+  // Not after the merge: `extends` belongs to one file, and a --set of it would come too late.
+  if (const Node* e = root.find("extends"))
+    faults.add(e->where, "'extends' cannot be set from outside; write a recipe that extends");
+  const Checker check{source, faults, fs::path(path).parent_path().string()};
+
+  Recipe r;
+  r.path = path;
+  const Values v("recipe", root, faults);
+  r.name = v.given("name") ? v.text("name") : fs::path(path).stem().string();
+  if (v.has("model")) compose_model(*root.find("model"), check, r);
+  const Node none = Node::table_at({}, 0);
+  if (!v.given("train") || v.has("train")) {
+    const Values t("train", v.given("train") ? *root.find("train") : none, faults);
+    r.train = {t.integer("seed"), t.text("compute"), t.text("recompute"), t.real("clip"), t.boolean("deterministic")};
+  }
+  if (const Node* o = root.find("optimizer")) {
+    const size_t before = faults.count();
+    r.optimizer = check.slot("optimizer", o, "optimizer", "");
+    if (!r.optimizer && faults.count() == before)
+      faults.add(o->where, "'optimizer' needs 'use' (string): a component of kind optimizer");
+  }
+  if (v.has("curriculum")) compose_curriculum(*root.find("curriculum"), check, r);
+  if (!faults.empty()) faults.raise();
+  r.notes = faults.notes();
+  r.resolved = resolved_text(r);
+  return r;
+}
+
+std::unique_ptr<ComponentConfig> load_component(const std::string& kind, const std::string& name,
+                                                const std::string& path, const std::vector<std::string>& set,
+                                                const ComponentSource& source, std::vector<std::string>* notes) {
+  Faults faults;
+  Node root = Node::table_at({path, path.empty() ? 0 : 1, path.empty() ? 0 : 1}, 0);
+  if (!path.empty()) {
+    faults.order(path);
+    bool ok = false;
+    const std::string text = read_text(path, ok);
+    if (!ok) {
+      faults.add({path, 0, 0}, "cannot read configuration '", path, "'");
+      faults.raise();
+    }
+    root = parse_toml(text, path, 0);
+  }
+  int sources = 1;
+  apply_sets(root, set, faults, sources);
+  if (const auto use = root.use(); use && *use != name)
+    faults.add(root.find("use")->where, "'use' is '", *use, "' but the component asked for is ", kind, ".", name);
+  root.keys.erase("use");
+  for (auto& [key, child] : root.keys) child.beside = name;
+  const Checker check{source, faults, path.empty() ? "" : fs::path(path).parent_path().string()};
+  auto c = check.slot(kind, &root, kind + "." + name, name);
+  if (!faults.empty()) faults.raise();
+  if (notes) *notes = faults.notes();
+  return c;
+}
+
+}  // namespace kitbash

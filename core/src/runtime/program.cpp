@@ -1,0 +1,205 @@
+#include "runtime/program.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kitbash/op.h"
+
+namespace kitbash {
+
+struct Program::Launch {
+  int32_t position = 0;
+  NodeId node = 0;
+  NodeCall call;
+  const kb_kernel* kernel = nullptr;
+  void* plan = nullptr;
+  struct Tail {  // rows of an output past its extent, which must be zero
+    char* data;
+    uint32_t extent;
+    int64_t rows, row_bytes;
+  };
+  std::vector<Tail> tails;
+};
+
+Program::Program(std::unique_ptr<Graph> g, Device& device, ArenaMode mode)
+    : graph_(std::move(g)), device_(device), mode_(mode) {
+  Graph& graph = *graph_;
+  fold_adds(graph, [&](const Node& n, uint32_t o) { return can_accumulate(n, o, device.registry(), device.kind()); });
+  const auto ok = graph.outputs.find("step_ok");
+  std::vector<NodeId> order = schedule(graph, ok == graph.outputs.end() ? 0 : ok->second);
+  if (ok != graph.outputs.end())
+    for (size_t p = 0; p < order.size(); ++p)
+      if (order[p] == graph.values[ok->second].maker) decide_at_ = int32_t(p);
+  // Workspaces depend on the kernel, so kernels come before the plan.
+  std::vector<int64_t> workspace(graph.nodes.size(), 0);
+  for (NodeId id : order) {
+    const Node& n = graph.nodes[id];
+    choices_.emplace_back();
+    if (n.kind != NodeKind::op || (n.traits() & KB_VIEW)) continue;
+    choices_.back() = choose_kernel(graph, n, device);
+    const NodeCall c(graph, n, &device.table());
+    if (choices_.back().kernel->workspace) workspace[id] = int64_t(choices_.back().kernel->workspace(&c.call));
+  }
+  plan_ = plan_memory(graph, std::move(order), [&](const Node& n) { return workspace[size_t(&n - graph.nodes.data())]; });
+  extents_.assign(graph.extents.size(), 0);
+  for (const ValueInfo& v : graph.values)
+    if (v.type.extent) extents_[v.type.extent] = std::max(extents_[v.type.extent], int32_t(v.type.shape[0]));
+}
+
+Program::~Program() {
+  for (Launch& l : launches_)
+    if (l.plan && l.kernel->release) l.kernel->release(l.plan);
+}
+
+char* Program::address(ValueId v) const {
+  const int32_t b = v ? plan_.buffer_of[v] : -1;
+  return b < 0 ? nullptr : buffer_at_[size_t(b)];
+}
+
+// Exactly as long as the value, so that a sanitizer sees the first byte past it.
+char* Program::own_block(int64_t bytes) {
+  void* p = nullptr;
+  if (posix_memalign(&p, 64, size_t(std::max<int64_t>(bytes, 1)))) kb::fail("[memory] ", bytes, " bytes must be available");
+  std::memset(p, 0xff, size_t(std::max<int64_t>(bytes, 1)));
+  heap_.emplace_back(static_cast<char*>(p));
+  return heap_.back().get();
+}
+
+void Program::bind(Arena& arena, StoreMemory& store) {
+  store_ = &store;
+  for (const Buffer& b : plan_.buffers) {
+    if (b.home == Buffer::Home::store) {
+      buffer_at_.push_back(store.at(b.entry));
+    } else if (mode_ == ArenaMode::separate) {
+      buffer_at_.push_back(own_block(b.bytes));
+    } else {
+      buffer_at_.push_back(arena.data() + b.offset);
+    }
+  }
+  const Graph& g = *graph_;
+  for (int32_t p = 0; p < int32_t(plan_.order.size()); ++p) {
+    const NodeId id = plan_.order[size_t(p)];
+    const Node& n = g.nodes[id];
+    if (!choices_[size_t(p)].kernel) continue;
+    Launch l{p, id, NodeCall(g, n, &device_.table()), choices_[size_t(p)].kernel, nullptr, {}};
+    for (size_t i = 0; i < n.in.size(); ++i) l.call.in[i].data = address(n.in[i]);
+    for (size_t o = 0; o < n.out.size(); ++o) {
+      l.call.out[o].data = address(n.out[o]);
+      const kb_type& t = g.type(n.out[o]);
+      if (t.extent && l.call.out[o].data)
+        l.tails.push_back({address(n.out[o]), t.extent, t.shape[0], t.shape[0] ? type_bytes(t) / t.shape[0] : 0});
+    }
+    l.call.call.in = l.call.in.data(), l.call.call.out = l.call.out.data();
+    l.call.call.extents = extents_.data();
+    if (const int64_t w = plan_.workspace_offset[size_t(p)]; w >= 0) {
+      if (mode_ == ArenaMode::separate) {
+        const NodeCall fresh(g, n, &device_.table());
+        l.call.call.workspace = own_block(int64_t(l.kernel->workspace(&fresh.call)));
+      } else {
+        l.call.call.workspace = arena.data() + w;
+      }
+    }
+    kb_error e{};
+    if (l.kernel->prepare)
+      if (int rc = l.kernel->prepare(&l.call.call, &l.plan, &e))
+        throw kb::Error(g.describe(n) + ": kernel " + l.kernel->name + " cannot be prepared: " + e.message, uint32_t(rc));
+    launches_.push_back(std::move(l));
+  }
+}
+
+void* Program::input(const std::string& name) {
+  auto v = graph_->inputs.find(name);
+  if (v == graph_->inputs.end()) kb::fail("[", graph_->name, "] has no input '", name, "'");
+  // An input that nothing reads has no buffer; its contents go nowhere.
+  static std::vector<char> nowhere;
+  if (plan_.buffer_of[v->second] < 0) {
+    nowhere.resize(std::max(nowhere.size(), size_t(type_bytes(graph_->type(v->second)))));
+    return nowhere.data();
+  }
+  return address(v->second);
+}
+
+void Program::set_extent(const std::string& name, int32_t rows) {
+  for (size_t i = 1; i < graph_->extents.size(); ++i)
+    if (graph_->extents[i] == name) extents_[i] = rows;
+}
+
+const void* Program::output(const std::string& name) const {
+  auto v = graph_->outputs.find(name);
+  if (v != graph_->outputs.end()) return address(v->second);
+  v = graph_->reports.find(name);
+  if (v == graph_->reports.end()) kb::fail("[", graph_->name, "] has no output '", name, "'");
+  return address(v->second);
+}
+const kb_type& Program::output_type(const std::string& name) const {
+  auto v = graph_->outputs.find(name);
+  if (v == graph_->outputs.end()) v = graph_->reports.find(name);
+  if (v == graph_->reports.end()) kb::fail("[", graph_->name, "] has no output '", name, "'");
+  return graph_->type(v->second);
+}
+double Program::scalar(const std::string& name) const { return read_element(output(name), output_type(name).dtype, 0); }
+
+void Program::poison(int32_t position) {
+  // Before their first writer and after their last reader, transient bytes are NaN (all bits set).
+  for (const Buffer& b : plan_.buffers)
+    if (b.home == Buffer::Home::arena && (b.last == position || b.first == position + 1))
+      std::memset(buffer_at_[size_t(&b - plan_.buffers.data())], 0xff, size_t(b.bytes));
+}
+
+std::optional<std::string> Program::check_outputs(const Launch& l, Check check) const {
+  for (size_t o = 0; o < l.call.out.size(); ++o) {
+    const kb_tensor& t = l.call.out[o];
+    if (!t.data || t.type.dtype < KB_BF16) continue;
+    const int64_t n = kb::elements(t.type);
+    // A range holds up to the rounding of the type.
+    const double slack = t.type.dtype == KB_F64 ? 1e-12 : 1e-5;
+    for (int64_t i = 0; i < n; ++i) {
+      const double x = read_element(t.data, t.type.dtype, i);
+      const bool bad = check == Check::finite ? !std::isfinite(x)
+                                              : !(x >= t.type.lo - slack * std::abs(t.type.lo) &&
+                                                  x <= t.type.hi + slack * std::abs(t.type.hi));
+      if (bad)
+        return kb::text(graph_->describe(graph_->nodes[l.node]), ": output ", o, " has ", x, " at element ", i,
+                        check == Check::range ? kb::text(", outside [", t.type.lo, ", ", t.type.hi, "]") : std::string());
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Program::run(Check check) {
+  std::optional<std::string> bad;
+  bool ok = true;
+  size_t in = 0, out = 0, launch = 0;
+  using clock = std::chrono::steady_clock;
+  if (mode_ == ArenaMode::poison) poison(-1);
+  for (int32_t p = 0; p < int32_t(plan_.order.size()) && ok; ++p) {
+    const auto start = timing_ ? clock::now() : clock::time_point{};
+    for (; in < plan_.copies_in.size() && plan_.copies_in[in].position == p; ++in)
+      if (char* to = address(plan_.copies_in[in].to))
+        std::memcpy(to, address(plan_.copies_in[in].from), size_t(type_bytes(graph_->type(plan_.copies_in[in].to))));
+    if (launch < launches_.size() && launches_[launch].position == p) {
+      Launch& l = launches_[launch++];
+      kb_error e{};
+      if (int rc = l.kernel->launch(l.plan, &l.call.call, &e))
+        throw kb::Error(graph_->describe(graph_->nodes[l.node]) + ": " + e.message, uint32_t(rc));
+      for (const auto& t : l.tails)
+        if (const int64_t rows = extents_[t.extent]; rows < t.rows)
+          std::memset(t.data + rows * t.row_bytes, 0, size_t((t.rows - rows) * t.row_bytes));
+      if (check != Check::none && !bad) bad = check_outputs(l, check);
+    }
+    for (; out < plan_.copies_out.size() && plan_.copies_out[out].position == p; ++out) {
+      const Write& w = graph_->writes[plan_.copies_out[out].write];
+      if (decide_at_ >= 0 && p < decide_at_) kb::fail("[", graph_->name, "] '", w.name, "' is written before step_ok is known");
+      std::memcpy(store_->at(w.name), address(w.value), size_t(type_bytes(graph_->type(w.value))));
+    }
+    if (p == decide_at_) ok = scalar("step_ok") != 0;
+    if (mode_ == ArenaMode::poison) poison(p);
+    if (timing_) seconds_[size_t(p)] += std::chrono::duration<double>(clock::now() - start).count();
+  }
+  for (const std::string& name : graph_->resets) store_->fill(name);
+  return bad;
+}
+
+}  // namespace kitbash
