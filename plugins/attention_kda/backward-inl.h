@@ -1,11 +1,15 @@
-// backward-inl.h: the reverse of one chunk. Notation of chunk-inl.h; dX is the gradient of X; S enters the chunk, `after` leaves it,
-// dS is the gradient of `after`. With R = [do; -beta D], where (I + diag(beta) M)^T D = dU and dU = P^T do + k_rest^T dS:
+// backward-inl.h: the reverse of one chunk. Notation of chunk-inl.h; dX is the gradient of X; S enters the chunk,
+// dS is the gradient of the state that leaves. With R = [do; -beta D], where (I + diag(beta) M)^T D = dU and dU = P^T
+// do + k_rest^T dS:
 //   [dP; dM] = R U^T (on and below, or below the diagonal);   [dQ+; dK+] = R S^T;   d(k_rest) = U dS^T
 //   dv = beta D;   dbeta = rowsum(D E);   dS <- c_last dS + [Q+; K+]^T R
-// Inside the chunk, with w_rj = exp(G_r - G_j):
-//   into q:  sum_{j<=r} dP_rj k_j w_rj      into k as a row: sum_{j<r} dM_rj k_j w_rj
-//   into k as a column: sum_{r>=j} w_rj (dP_rj scale q_r + dM_rj k_r)
-// and dG = q dq + k (dk_row - dk_column), plus rowsum(after dS) in the last row; dg is its reverse running sum.
+// Inside the chunk, with w_rj = exp(G_r - G_j), and apart from the diagonal of P, whose w is one:
+//   into q:  sum_{j<r} dP_rj k_j w_rj      into k as a row: sum_{j<r} dM_rj k_j w_rj
+//   into k as a column: sum_{r>j} w_rj (dP_rj scale q_r + dM_rj k_r)
+// dg_r is the sum of all that crosses token r, every term with its decay: what the entering state gives to rows >= r
+// and to the leaving one, what rows < r give to the leaving one, and inside the chunk the running sum from the end of
+// q into_q + k (into_row - into_column). The diagonal would cancel in it, and leave rounding larger than a fierce
+// decay's dg.
 #if defined(KITBASH_KDA_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KITBASH_KDA_BACKWARD_INL_H_
 #undef KITBASH_KDA_BACKWARD_INL_H_
@@ -21,18 +25,21 @@ namespace HWY_NAMESPACE {
 
 template <class T>
 struct BackwardData {
-  T* R;       // [32, Vp]   do, then -beta D
-  T* Rt;      // [Vp, 32]
-  T* Ut;      // [Vp, 16]
-  T* dU;      // [16, Vp]   then D
-  T* dpm;     // [32, 16]   dP, then dM
-  T* dqk_in;  // [Kp, 32]   (dQ+, dK+) transposed
-  T* dk_rest; // [Kp, 16]   transposed
-  T* row;     // [32, Kp]   inside the chunk: into scale q, then into k as a row
-  T* column;  // [16, Kp]   into k as a column
-  T* dG;      // [Kp]       of the last row, from the state
+  T* R;        // [32, Vp]   do, then -beta D
+  T* Rt;       // [Vp, 32]
+  T* Ut;       // [Vp, 16]
+  T* dU;       // [16, Vp]   then D
+  T* dpm;      // [32, 16]   dP, then dM
+  T* dqk_in;   // [Kp, 32]   (dQ+, dK+) transposed
+  T* dk_rest;  // [Kp, 16]   transposed
+  T* row;      // [32, Kp]   inside the chunk: into scale q, then into k as a row
+  T* column;   // [16, Kp]   into k as a column
+  T* own;      // [16]       the diagonal of dP
+  T* dG;       // [Kp]       c_last rowsum(S dS)
 
-  static int64_t size(int64_t K, int64_t V) { return (32 + 32 + 16 + 16) * padded(V) + 32 * 16 + (32 + 16 + 32 + 16 + 1) * padded(K); }
+  static int64_t size(int64_t K, int64_t V) {
+    return (32 + 32 + 16 + 16) * padded(V) + 33 * 16 + (32 + 16 + 32 + 16 + 1) * padded(K);
+  }
   T* place(T* w, int64_t K, int64_t V) {
     const int64_t Kp = padded(K), Vp = padded(V);
     auto take = [&w](int64_t n) {
@@ -40,8 +47,9 @@ struct BackwardData {
       w += n;
       return at;
     };
-    R = take(32 * Vp), Rt = take(32 * Vp), Ut = take(16 * Vp), dU = take(16 * Vp), dpm = take(32 * 16), dqk_in = take(32 * Kp);
-    dk_rest = take(16 * Kp), row = take(32 * Kp), column = take(16 * Kp), dG = take(Kp);
+    R = take(32 * Vp), Rt = take(32 * Vp), Ut = take(16 * Vp), dU = take(16 * Vp), dpm = take(32 * 16),
+    dqk_in = take(32 * Kp);
+    dk_rest = take(16 * Kp), row = take(32 * Kp), column = take(16 * Kp), own = take(16), dG = take(Kp);
     return w;
   }
 };
@@ -68,7 +76,8 @@ void solve_back(const Problem<T>& p, const ChunkData<T>& x, const BackwardData<T
   }
   for (int64_t r = 0; r < kChunk; ++r) {
     auto sum = hn::Zero(d);
-    for (int64_t v = 0; v < Vp; v += N) sum = hn::MulAdd(hn::LoadU(d, y.dU + r * Vp + v), hn::LoadU(d, x.E + r * Vp + v), sum);
+    for (int64_t v = 0; v < Vp; v += N)
+      sum = hn::MulAdd(hn::LoadU(d, y.dU + r * Vp + v), hn::LoadU(d, x.E + r * Vp + v), sum);
     dbeta[r] = hn::GetLane(hn::SumOfLanes(d, sum));
   }
 }
@@ -82,13 +91,10 @@ void pairs_back(const Problem<T>& p, int64_t n, const ChunkData<T>& x, const Bac
   for (int64_t i = 0; i < Kp; i += lanes<T>()) {
     const T *q = x.qk + i, *k = q + kChunk * Kp, *a = x.a + i;
     T *into_q = y.row + i, *into_k = into_q + kChunk * Kp;
+    hn::StoreU(hn::Zero(d), d, into_q), hn::StoreU(hn::Zero(d), d, into_k);
     for (int64_t j = 0; j < n; ++j) {
-      const auto k_j = hn::LoadU(d, k + j * Kp), own = hn::Set(d, dP[j * kChunk + j]);
-      auto column = hn::Mul(own, hn::LoadU(d, q + j * Kp));
-      // Row j gets its first contribution from column 0, and its diagonal here.
-      const auto to_q = hn::Mul(own, k_j);
-      hn::StoreU(j ? hn::Add(to_q, hn::LoadU(d, into_q + j * Kp)) : to_q, d, into_q + j * Kp);
-      if (j == 0) hn::StoreU(hn::Zero(d), d, into_k);
+      const auto k_j = hn::LoadU(d, k + j * Kp);
+      auto column = hn::Zero(d);
       auto w = hn::Set(d, T(1));
       for (int64_t r = j + 1; r < n; ++r) {
         const auto p_rj = hn::Set(d, dP[r * kChunk + j]), m_rj = hn::Set(d, dM[r * kChunk + j]);
@@ -97,14 +103,15 @@ void pairs_back(const Problem<T>& p, int64_t n, const ChunkData<T>& x, const Bac
         T *at_q = into_q + r * Kp, *at_k = into_k + r * Kp;
         hn::StoreU(j ? hn::MulAdd(p_rj, kw, hn::LoadU(d, at_q)) : hn::Mul(p_rj, kw), d, at_q);
         hn::StoreU(j ? hn::MulAdd(m_rj, kw, hn::LoadU(d, at_k)) : hn::Mul(m_rj, kw), d, at_k);
-        column = hn::MulAdd(w, hn::MulAdd(p_rj, hn::LoadU(d, q + r * Kp), hn::Mul(m_rj, hn::LoadU(d, k + r * Kp))), column);
+        column =
+            hn::MulAdd(w, hn::MulAdd(p_rj, hn::LoadU(d, q + r * Kp), hn::Mul(m_rj, hn::LoadU(d, k + r * Kp))), column);
       }
       hn::StoreU(column, d, y.column + j * Kp + i);
     }
   }
 }
 
-// row and column as dense products. dpm must be zero above the diagonals.
+// row and column as dense products. dpm must be zero on and above the diagonals.
 template <class T>
 void dense_back(const Problem<T>& p, const ChunkData<T>& x, const BackwardData<T>& y) {
   const Tag<T> d;
@@ -131,17 +138,27 @@ void finish(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const Chunk
     transpose(y.dqk_in + group * 32 + 16, 32, 16, dK);
     transpose(y.dk_rest + group * 16, 16, 16, dk_rest);
     for (int64_t i = group; i < group + 16 && i < p.K; i += N) {
-      auto dg = hn::LoadU(d, y.dG + i);
+      HWY_ALIGN T leaving[kChunk * N];  // what rows before this one give to the leaving state
+      auto given = hn::Zero(d);
+      for (int64_t r = 0; r < n; ++r) {
+        const int64_t at = r * Kp + i;
+        hn::Store(given, d, leaving + r * N);
+        const auto k_rest = hn::Mul(hn::LoadU(d, x.qk + kChunk * Kp + at), hn::LoadU(d, x.rest + at));
+        given = hn::MulAdd(k_rest, hn::Load(d, dk_rest + r * 16 + i - group), given);
+      }
+      auto crossing = hn::LoadU(d, y.dG + i);
       for (int64_t r = n - 1; r >= 0; --r) {
         const int64_t at = r * Kp + i, tile = r * 16 + i - group, out = p.key(t, head) + r * stride + i;
-        const auto c = hn::LoadU(d, x.c + at), k = hn::LoadU(d, x.qk + kChunk * Kp + at);
+        const auto own = hn::Set(d, y.own[r]);
+        const auto c = hn::LoadU(d, x.c + at), q = hn::LoadU(d, x.qk + at), k = hn::LoadU(d, x.qk + kChunk * Kp + at);
         const auto dq = hn::MulAdd(c, hn::Load(d, dQ + tile), hn::LoadU(d, y.row + at));
         const auto row = hn::MulAdd(c, hn::Load(d, dK + tile), hn::LoadU(d, y.row + kChunk * Kp + at));
-        const auto column = hn::MulAdd(hn::LoadU(d, x.rest + at), hn::Load(d, dk_rest + tile), hn::LoadU(d, y.column + at));
-        dg = hn::Add(dg, hn::MulAdd(hn::LoadU(d, x.qk + at), dq, hn::Mul(k, hn::Sub(row, column))));
-        if (p.dq) store_part(hn::Mul(dq, scale), p.dq + out, p.K - i);
-        if (p.dk) store_part(hn::Add(row, column), p.dk + out, p.K - i);
-        if (p.dg) store_part(dg, p.dg + out, p.K - i);
+        const auto column = hn::LoadU(d, y.column + at);
+        crossing = hn::Add(crossing, hn::MulAdd(q, dq, hn::Mul(k, hn::Sub(row, column))));
+        const auto through_state = hn::Mul(hn::LoadU(d, x.rest + at), hn::Load(d, dk_rest + tile));
+        if (p.dq) store_part(hn::Mul(hn::MulAdd(own, k, dq), scale), p.dq + out, p.K - i);
+        if (p.dk) store_part(hn::Add(hn::Add(row, column), hn::MulAdd(own, q, through_state)), p.dk + out, p.K - i);
+        if (p.dg) store_part(hn::Add(crossing, hn::Load(d, leaving + r * N)), p.dg + out, p.K - i);
       }
     }
   }
@@ -149,7 +166,7 @@ void finish(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const Chunk
 
 // Rows t .. t + n; dS [Kp, Vp] becomes the gradient of the state that enters.
 template <bool Dense, class T>
-void chunk_back(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const T* S, const T* after, T* dS, const ChunkData<T>& x,
+void chunk_back(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const T* S, T* dS, const ChunkData<T>& x,
                 const BackwardData<T>& y) {
   constexpr int64_t N = lanes<T>();
   const Tag<T> d;
@@ -180,14 +197,14 @@ void chunk_back(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const T
     product<Start::kZero>(Kp, kChunk, p.V, dS, Vp, 1, y.Ut, kChunk, y.dk_rest, kChunk);
     for (int64_t i = 0; i < Kp; ++i) {
       auto sum = hn::Zero(d);
-      for (int64_t v = 0; v < Vp; v += N) sum = hn::MulAdd(hn::LoadU(d, after + i * Vp + v), hn::LoadU(d, dS + i * Vp + v), sum);
-      y.dG[i] = hn::GetLane(hn::SumOfLanes(d, sum));
+      for (int64_t v = 0; v < Vp; v += N)
+        sum = hn::MulAdd(hn::LoadU(d, S + i * Vp + v), hn::LoadU(d, dS + i * Vp + v), sum);
+      y.dG[i] = x.c[(kChunk - 1) * Kp + i] * hn::GetLane(hn::SumOfLanes(d, sum));
     }
+    for (int64_t r = 0; r < kChunk; ++r) y.own[r] = y.dpm[r * kChunk + r];
     if constexpr (Dense) {
-      for (int64_t r = 0; r < kChunk; ++r) {
-        for (int64_t j = r + 1; j < kChunk; ++j) y.dpm[r * kChunk + j] = 0;
-        for (int64_t j = r; j < kChunk; ++j) y.dpm[(kChunk + r) * kChunk + j] = 0;
-      }
+      for (int64_t r = 0; r < kChunk; ++r)
+        for (int64_t j = r; j < kChunk; ++j) y.dpm[r * kChunk + j] = y.dpm[(kChunk + r) * kChunk + j] = 0;
       dense_back(p, x, y);
     } else {
       pairs_back(p, n, x, y);

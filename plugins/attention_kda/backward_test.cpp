@@ -14,7 +14,8 @@ TEST(KdaReference, BackwardIsTheDerivativeOfForward) {
     for (int64_t i = 0; i < out[1].size(); ++i) sum += out[1].at(i) * y.d_state.at(i);
     return sum;
   };
-  Array Operands::*const wrt[] = {&Operands::q, &Operands::k, &Operands::v, &Operands::g, &Operands::beta, &Operands::s0};
+  Array Operands::*const wrt[] = {&Operands::q, &Operands::k,    &Operands::v,
+                                  &Operands::g, &Operands::beta, &Operands::s0};
   for (size_t o = 0; o < 6; ++o) {
     const double h = 1e-5;
     for (int64_t i = 0; i < d[o].size(); ++i) {
@@ -39,7 +40,8 @@ TYPED_TEST(KdaBackward, EqualsTheReverseRecurrenceAtEveryLength) {
 }
 
 TYPED_TEST(KdaBackward, HandlesWidthsThatAreNoMultipleOfAVector) {
-  for (auto [K, V] : {std::pair<int64_t, int64_t>{6, 6}, {8, 6}, {33, 33}, {1, 1}, {16, 48}, {64, 8}, {5, 70}, {128, 128}, {33, 17}})
+  for (auto [K, V] :
+       {std::pair<int64_t, int64_t>{6, 6}, {8, 6}, {33, 33}, {1, 1}, {16, 48}, {64, 8}, {5, 70}, {128, 128}, {33, 17}})
     for (uint32_t t : {KB_F32, KB_F64})
       expect_reference<TypeParam>({.K = K, .V = V, .cu = {0, 37}}, t, kb::text("K ", K, " V ", V), 2);
 }

@@ -1,10 +1,10 @@
 // chunk-inl.h: one chunk of sixteen tokens of one head, forward: what the output kernels and the backward sweep share.
 // Notation of the chunkwise form (Kimi Linear report, eqs. 6-9): G the running sum of g inside the chunk, c = exp(G);
-//   K+ = k c,  Q+ = scale q c,  M[r, j] = sum_i k_r k_j exp(G_r - G_j) (j < r),  P[r, j] likewise with scale q_r (j <= r)
-//   E = v - K+ S - M (beta E)   errors of the delta rule, by forward substitution;   U = beta E
-//   o = Q+ S + P U;   S <- c_last S + (k exp(G_last - G))^T U
-// No factor above exceeds one. M and P come in two ways: dense, as one product of k c/c_mid and k c_mid/c, for decays of which
-// sixteen stay above exp(-80); else pairs, whose weights exp(G_r - G_j) are running products of exp(g).
+//   K+ = k c,  Q+ = scale q c,  M[r, j] = sum_i k_r k_j exp(G_r - G_j) (j < r),  P[r, j] likewise with scale q_r (j <=
+//   r) E = v - K+ S - M (beta E)   errors of the delta rule, by forward substitution;   U = beta E o = Q+ S + P U;   S
+//   <- c_last S + (k exp(G_last - G))^T U
+// No factor above exceeds one. M and P come in two ways: dense, as one product of k c/c_mid and k c_mid/c, for decays
+// of which sixteen stay above exp(-80); else pairs, whose weights exp(G_r - G_j) are running products of exp(g).
 #if defined(KITBASH_KDA_CHUNK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KITBASH_KDA_CHUNK_INL_H_
 #undef KITBASH_KDA_CHUNK_INL_H_
@@ -12,6 +12,7 @@
 #define KITBASH_KDA_CHUNK_INL_H_
 #endif
 
+#include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "problem.h"
 #include "tile-inl.h"
@@ -22,23 +23,25 @@ namespace HWY_NAMESPACE {
 
 template <class T>
 struct ChunkData {  // Kp, Vp: widths padded to sixteen
-  T* qk;      // [32, Kp]   rows of scale q, then of k
-  T* qk_in;   // [32, Kp]   Q+, then K+
-  T* a;       // [16, Kp]   exp(g); dense: only row 0, c_last / c_mid
-  T* qk_mid;  // [32, Kp]   qk c / c_mid                     (dense)
-  T* k_inv;   // [16, Kp]   k c_mid / c                      (dense)
-  T* up;      // [16, Kp]   c / c_mid                        (dense)
-  T* down;    // [16, Kp]   c_mid / c                        (dense)
-  T* c;       // [16, Kp]   exp(G)
-  T* rest;    // [16, Kp]   exp(G_last - G)
-  T* k_rest;  // [Kp, 16]   (k exp(G_last - G)) transposed
-  T* k_side;  // [Kp, 16]   k, or k_inv, transposed
-  T* pm;      // [32, 16]   P, then M; zero above the diagonal of P, undefined on and above that of M
-  T* beta;    // [16]
-  T* E;       // [16, Vp]
-  T* U;       // [16, Vp]
+  T* qk;            // [32, Kp]   rows of scale q, then of k
+  T* qk_in;         // [32, Kp]   Q+, then K+
+  T* a;             // [16, Kp]   exp(g); dense: only row 0, c_last / c_mid
+  T* qk_mid;        // [32, Kp]   qk c / c_mid                     (dense)
+  T* k_inv;         // [16, Kp]   k c_mid / c                      (dense)
+  T* up;            // [16, Kp]   c / c_mid                        (dense)
+  T* down;          // [16, Kp]   c_mid / c                        (dense)
+  T* c;             // [16, Kp]   exp(G)
+  T* rest;          // [16, Kp]   exp(G_last - G)
+  T* k_rest;        // [Kp, 16]   (k exp(G_last - G)) transposed
+  T* k_side;        // [Kp, 16]   k, or k_inv, transposed
+  T* pm;            // [32, 16]   P, then M; zero above the diagonal of P, undefined on and above that of M
+  T* beta;          // [16]
+  T* E;             // [16, Vp]
+  T* U;             // [16, Vp]
 
-  static int64_t size(int64_t K, int64_t V) { return (32 + 32 + 16 + 32 + 7 * 16) * padded(K) + 32 * 16 + 16 + 32 * padded(V); }
+  static int64_t size(int64_t K, int64_t V) {
+    return (32 + 32 + 16 + 32 + 7 * 16) * padded(K) + 32 * 16 + 16 + 32 * padded(V);
+  }
   T* place(T* w, int64_t K, int64_t V) {  // returns the end
     const int64_t Kp = padded(K), Vp = padded(V);
     auto take = [&w](int64_t n) {
@@ -46,26 +49,26 @@ struct ChunkData {  // Kp, Vp: widths padded to sixteen
       w += n;
       return at;
     };
-    qk = take(32 * Kp), qk_in = take(32 * Kp), a = take(16 * Kp), qk_mid = take(32 * Kp), k_inv = take(16 * Kp), up = take(16 * Kp);
+    qk = take(32 * Kp), qk_in = take(32 * Kp), a = take(16 * Kp), qk_mid = take(32 * Kp), k_inv = take(16 * Kp),
+    up = take(16 * Kp);
     down = take(16 * Kp), c = take(16 * Kp), rest = take(16 * Kp), k_rest = take(16 * Kp), k_side = take(16 * Kp);
     pm = take(32 * 16), beta = take(16), E = take(16 * Vp), U = take(16 * Vp);
     return w;
   }
 };
 
-// Asks for the inputs of the chunk at row t: a head's rows lie too far apart for the hardware to guess, and come from memory when
-// the sequence is long.
+// Asks for the inputs of rows t .. end, which the chunk after this one reads.
 template <class T>
-HWY_INLINE void prefetch_chunk(const Problem<T>& p, const Span& s, int64_t t, bool gradient) {
+HWY_INLINE void prefetch_rows(const Problem<T>& p, int64_t head, int64_t t, int64_t end, bool gradient) {
   constexpr int64_t line = 64 / int64_t(sizeof(T));
-  for (int64_t r = HWY_MAX(t, s.lo), end = HWY_MIN(t + kChunk, s.hi); r < end; ++r) {
-    const int64_t key = p.key(r, s.head), value = p.value(r, s.head);
-    for (int64_t i = 0; i < p.K; i += line) hwy::Prefetch(p.q + key + i), hwy::Prefetch(p.k + key + i), hwy::Prefetch(p.g + key + i);
+  for (int64_t r = t; r < end; ++r) {
+    const int64_t key = p.key(r, head), value = p.value(r, head);
+    for (int64_t i = 0; i < p.K; i += line)
+      hwy::Prefetch(p.q + key + i), hwy::Prefetch(p.k + key + i), hwy::Prefetch(p.g + key + i);
     for (int64_t i = 0; i < p.V; i += line) {
       hwy::Prefetch(p.v + value + i);
       if (gradient && p.d_o) hwy::Prefetch(p.d_o + value + i);
     }
-    hwy::Prefetch(p.beta + r * p.heads + s.head);
   }
 }
 
@@ -79,7 +82,8 @@ void prepare(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const Chun
   for (int64_t i = 0; i < Kp; i += N) {
     const int64_t left = p.K - i;
     const T *q = p.q + p.key(t, head) + i, *k = p.k + p.key(t, head) + i, *g = p.g + p.key(t, head) + i;
-    auto load = [&](const T* from, int64_t r) HWY_ATTR { return r < n && left > 0 ? load_part(from + r * stride, left) : zero; };
+    auto load = [&](const T* from, int64_t r)
+                    HWY_ATTR { return r < n && left > 0 ? load_part(from + r * stride, left) : zero; };
     if constexpr (Dense) {
       Vec<T> G[kChunk];
       auto sum = zero;
@@ -123,8 +127,8 @@ void prepare(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const Chun
   for (int64_t r = 0; r < kChunk; ++r) x.beta[r] = r < n ? p.beta[(t + r) * p.heads + head] : T(0);
 }
 
-// W[j] = k_j exp(G_r - G_j) for j <= r, one vector of j for each channel, walked down the rows: W *= exp(g_r), then lane r is set.
-// Rows r0 .. r0 + R of P and M are dot products with it; W ends as k exp(G_last - G).
+// W[j] = k_j exp(G_r - G_j) for j <= r, one vector of j for each channel, walked down the rows: W *= exp(g_r), then
+// lane r is set. Rows r0 .. r0 + R of P and M are dot products with it; W ends as k exp(G_last - G).
 template <int R, bool WantP, class T>
 HWY_INLINE void pair_rows(int64_t K, int64_t Kp, int64_t r0, int64_t j0, const ChunkData<T>& x) {
   const Tag<T> d;
@@ -163,7 +167,8 @@ void pairs(const Problem<T>& p, const ChunkData<T>& x) {
   if constexpr (Dense) {
     transpose(x.k_inv, Kp, Kp, x.k_side);
     constexpr int64_t skip = WantP ? 0 : kChunk;
-    product<Start::kZero>(2 * kChunk - skip, kChunk, p.K, x.qk_mid + skip * Kp, Kp, 1, x.k_side, kChunk, x.pm + skip * kChunk, kChunk);
+    product<Start::kZero>(2 * kChunk - skip, kChunk, p.K, x.qk_mid + skip * Kp, Kp, 1, x.k_side, kChunk,
+                          x.pm + skip * kChunk, kChunk);
     if constexpr (WantP)  // above the diagonal P is not small, and means nothing
       for (int64_t r = 0; r < kChunk; ++r)
         for (int64_t j = r + 1; j < kChunk; ++j) x.pm[r * kChunk + j] = 0;

@@ -12,7 +12,8 @@ bool finite(const std::vector<Array>& out) {
 }
 
 template <class F>
-Operands with_decay(const Case& c, uint32_t dtype, F&& log_decay) {  // log_decay(z), z normal with deviation 50, clipped there
+Operands with_decay(const Case& c, uint32_t dtype,
+                    F&& log_decay) {  // log_decay(z), z normal with deviation 50, clipped there
   Operands x = make(c, dtype);
   const Array z = kbtest::normal(dtype, kb::shape_of(x.g.type), 77, 50);
   for (int64_t i = 0; i < x.g.size(); ++i) x.g.set(i, log_decay(std::max(-50.0, std::min(50.0, z.at(i)))));
@@ -60,7 +61,8 @@ TEST(KdaExtremes, SoftplusGateOfAnySizeIsRight) {
       c.range_low = -INFINITY;
       const Operands x = with_decay(c, t, [&](double z) { return softplus(a_log, z); });
       const std::string what = kb::text("softplus, A_log ", a_log);
-      expect_right<Recurrent>(x, what), expect_right<ChunkRescaled>(x, what), expect_right<ChunkRescaledBackward>(x, what);
+      expect_right<Recurrent>(x, what), expect_right<ChunkRescaled>(x, what),
+          expect_right<ChunkRescaledBackward>(x, what);
     }
 }
 
@@ -72,7 +74,8 @@ TEST(KdaExtremes, MildAndFierceDecaysMeetInOneChunk) {
       Operands x = make(c, t);
       for (int64_t i = 0; i < x.g.size(); ++i) x.g.set(i, i % 3 ? -0.01 : low);
       const std::string what = kb::text("decays -0.01 and ", low);
-      expect_right<Recurrent>(x, what), expect_right<ChunkRescaled>(x, what), expect_right<ChunkRescaledBackward>(x, what);
+      expect_right<Recurrent>(x, what), expect_right<ChunkRescaled>(x, what),
+          expect_right<ChunkRescaledBackward>(x, what);
     }
 }
 

@@ -1,5 +1,5 @@
-// flush.h: while it lives, numbers too small to be normal become zero. Decays drive states and weights through that range, where
-// x86 takes a hundred times longer, and below it nothing is lost.
+// flush.h: while it lives, numbers too small to be normal become zero. Decays drive states and weights through that
+// range, where x86 takes a hundred times longer, and below it nothing is lost.
 #pragma once
 #if defined(__SSE__)
 #include <xmmintrin.h>

@@ -12,40 +12,50 @@ namespace kda {
 namespace HWY_NAMESPACE {
 
 template <bool Dense, class T>
-void forward_span(const Problem<T>& p, const Span& s, T* work) {
+void forward_chunk(const Problem<T>& p, int64_t head, int64_t t, int64_t n, bool last, T* S, T* O,
+                   const ChunkData<T>& x) {
   const int64_t Kp = padded(p.K), Vp = padded(p.V);
-  T *S = work, *O = S + Kp * Vp;
-  ChunkData<T> x;
-  x.place(O + kChunk * Vp, p.K, p.V);
-  load_state(p, s, S);
-  for (int64_t t = s.lo; t < s.hi; t += kChunk) {
-    const int64_t n = HWY_MIN(kChunk, s.hi - t);
-    prefetch_chunk(p, s, t + kChunk, false);
-    prepare<Dense, false>(p, s.head, t, n, x);
-    if (p.o) {
-      pairs<Dense, true>(p, x);
-      product<Start::kZero>(kChunk, Vp, p.K, x.qk_in, Kp, 1, S, Vp, O, Vp);
-    } else {
-      pairs<Dense, false>(p, x);
-    }
-    errors(p, s.head, t, n, S, x);
-    if (p.o) {
-      product<Start::kSelf>(kChunk, Vp, kChunk, x.pm, kChunk, 1, x.U, Vp, O, Vp);
-      copy_out(O, Vp, p.o + p.value(t, s.head), p.heads * p.V, n, p.V);
-    }
-    if (p.state || t + kChunk < s.hi) advance(p, S, x);
+  prepare<Dense, false>(p, head, t, n, x);
+  if (p.o) {
+    pairs<Dense, true>(p, x);
+    product<Start::kZero>(kChunk, Vp, p.K, x.qk_in, Kp, 1, S, Vp, O, Vp);
+  } else {
+    pairs<Dense, false>(p, x);
   }
-  if (p.state) copy_out(S, Vp, p.state + p.matrix(s), p.V, p.K, p.V);
+  errors(p, head, t, n, S, x);
+  if (p.o) {
+    product<Start::kSelf>(kChunk, Vp, kChunk, x.pm, kChunk, 1, x.U, Vp, O, Vp);
+    copy_out(O, Vp, p.o + p.value(t, head), p.heads * p.V, n, p.V);
+  }
+  if (p.state || !last) advance(p, S, x);
 }
 
-void forward32(const Problem<float>& p, const Span& s, bool dense, float* work) {
-  dense ? forward_span<true>(p, s, work) : forward_span<false>(p, s, work);
+template <bool Dense, class T>
+void forward_heads(const Problem<T>& p, const Span& first, int64_t heads, T* work) {
+  const int64_t Kp = padded(p.K), Vp = padded(p.V), matrix = Kp * Vp;
+  T *O = work, *states = O + kChunk * Vp;  // states [heads, Kp, Vp]
+  ChunkData<T> x;
+  x.place(states + heads * matrix, p.K, p.V);
+  auto span = [&](int64_t h) { return Span{first.document, first.head + h, first.lo, first.hi}; };
+  for (int64_t h = 0; h < heads; ++h) load_state(p, span(h), states + h * matrix);
+  for (int64_t t = first.lo; t < first.hi; t += kChunk)
+    for (int64_t h = 0; h < heads; ++h) {
+      prefetch_rows(p, first.head + h, t + kChunk, HWY_MIN(t + 2 * kChunk, first.hi), false);
+      forward_chunk<Dense>(p, first.head + h, t, HWY_MIN(kChunk, first.hi - t), t + kChunk >= first.hi,
+                           states + h * matrix, O, x);
+    }
+  for (int64_t h = 0; p.state && h < heads; ++h)
+    copy_out(states + h * matrix, Vp, p.state + p.matrix(span(h)), p.V, p.K, p.V);
 }
-void forward64(const Problem<double>& p, const Span& s, bool dense, double* work) {
-  dense ? forward_span<true>(p, s, work) : forward_span<false>(p, s, work);
+
+void forward32(const Problem<float>& p, const Span& s, int64_t heads, bool dense, float* work) {
+  dense ? forward_heads<true>(p, s, heads, work) : forward_heads<false>(p, s, heads, work);
 }
-int64_t forward_work(int64_t K, int64_t V) {  // elements a thread
-  return padded(K) * padded(V) + kChunk * padded(V) + ChunkData<float>::size(K, V);
+void forward64(const Problem<double>& p, const Span& s, int64_t heads, bool dense, double* work) {
+  dense ? forward_heads<true>(p, s, heads, work) : forward_heads<false>(p, s, heads, work);
+}
+int64_t forward_work(int64_t heads, int64_t K, int64_t V) {  // elements a thread
+  return heads * padded(K) * padded(V) + kChunk * padded(V) + ChunkData<float>::size(K, V);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -59,7 +69,9 @@ HWY_EXPORT(forward32);
 HWY_EXPORT(forward64);
 HWY_EXPORT(forward_work);
 
-int64_t work(const kb::Call& c) { return HWY_DYNAMIC_DISPATCH(forward_work)(c.dim(kQ, 2), c.dim(kV, 2)); }
+int64_t work(const kb::Call& c) {
+  return HWY_DYNAMIC_DISPATCH(forward_work)(heads_together(c), c.dim(kQ, 2), c.dim(kV, 2));
+}
 
 int64_t work_bytes(const kb::Call& c) { return c.threads() * work(c) * (c.in(kQ).dtype == KB_F64 ? 8 : 4); }
 
@@ -67,13 +79,13 @@ void run(const kb::Call& c, const KdaOp& op, bool dense) {
   kb::floats(c.in(kQ).dtype, [&]<class T>() {
     const Problem<T> p = forward_problem<T>(c, op);
     const int64_t size = work(c);
-    each_head(c, p, [&](const Span& s, int32_t thread) {
+    each_group(c, p, heads_together(c), [&](const Span& s, int64_t heads, int32_t thread) {
       const FlushDenormals flush;
       T* w = c.workspace<T>() + thread * size;
       if constexpr (sizeof(T) == 4)
-        HWY_DYNAMIC_DISPATCH(forward32)(p, s, dense, w);
+        HWY_DYNAMIC_DISPATCH(forward32)(p, s, heads, dense, w);
       else
-        HWY_DYNAMIC_DISPATCH(forward64)(p, s, dense, w);
+        HWY_DYNAMIC_DISPATCH(forward64)(p, s, heads, dense, w);
     });
     clear_unused(p, p.o, p.heads * p.V);
   });

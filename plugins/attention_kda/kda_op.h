@@ -1,10 +1,11 @@
-// kda_op.h: the ops of Kimi Delta Attention, `kda` and `kda_backward` (Kimi K3 report, section 2.1.1; Kimi Linear report, section 3).
+// kda_op.h: the ops of Kimi Delta Attention, `kda` and `kda_backward` (Kimi K3 report, section 2.1.1; Kimi Linear
+// report, section 3).
 //   q, k   [tokens, heads, K]  compute type   k is expected with norm <= 1, q too; the op does not normalise
 //   v      [tokens, heads, V]  compute type
 //   g      [tokens, heads, K]  wide           log decay, <= 0
 //   beta   [tokens, heads]     wide           write strength
-//   cu     [documents + 1]     i32            borders of the documents; tokens past the last one are unused and give zeros
-//   s0     [documents, heads, K, V] wide      absent: zero. With slot: [slots, heads, K, V], changed in place
+//   cu     [documents + 1]     i32            borders of the documents; tokens past the last one are unused and give
+//   zeros s0     [documents, heads, K, V] wide      absent: zero. With slot: [slots, heads, K, V], changed in place
 //   slot   [documents]         i32            row of s0 that document d continues; rows of others stay as they are
 // For each token of a document, S being [K, V]:
 //   S = diag(exp(g)) S;   S = S + beta k (v - S^T k)^T;   o = scale S^T q
@@ -16,9 +17,11 @@ namespace kda {
 enum Input : uint32_t { kQ, kK, kV, kG, kBeta, kCu, kS0, kSlot };
 enum BackwardInput : uint32_t { kDo = 7, kDstate = 8 };  // 0..6 as above
 
-// 6 T K V for the three products with the state, the rest inside chunks of 64 (Kimi Linear report, eq. 13, written for K = V).
+// 6 T K V for the three products with the state, the rest inside chunks of 64 (Kimi Linear report, eq. 13, written for
+// K = V).
 inline double chunked_flops(const kb::Call& c) {
-  const double tokens = double(c.rows(c.in(kQ))), heads = double(c.dim(kQ, 1)), K = double(c.dim(kQ, 2)), V = double(c.dim(kV, 2));
+  const double tokens = double(c.rows(c.in(kQ))), heads = double(c.dim(kQ, 1)), K = double(c.dim(kQ, 2)),
+               V = double(c.dim(kV, 2));
   const double C = 64;
   return tokens * heads * (6 * K * V + C * (2 * K + V) + C * C);
 }
@@ -28,10 +31,13 @@ inline void check_operands(kb::Infer& s) {
   const kb_type &q = s.in(kQ, 3, "q"), &k = s.in(kK, 3, "k"), &v = s.in(kV, 3, "v"), &g = s.in(kG, 3, "g");
   const kb_type &beta = s.in(kBeta, 2, "beta"), &cu = s.in(kCu, 1, "cu");
   const uint32_t wide = kb::wide_of(q.dtype);
-  s.same(k.shape[0], q.shape[0], "tokens of k (axis 0, as in q)"), s.same(k.shape[1], q.shape[1], "heads of k (axis 1, as in q)");
+  s.same(k.shape[0], q.shape[0], "tokens of k (axis 0, as in q)"),
+      s.same(k.shape[1], q.shape[1], "heads of k (axis 1, as in q)");
   s.same(k.shape[2], q.shape[2], "key width of k (axis 2, as in q)");
-  s.same(v.shape[0], q.shape[0], "tokens of v (axis 0, as in q)"), s.same(v.shape[1], q.shape[1], "heads of v (axis 1, as in q)");
-  s.same(g.shape[0], q.shape[0], "tokens of g (axis 0, as in q)"), s.same(g.shape[1], q.shape[1], "heads of g (axis 1, as in q)");
+  s.same(v.shape[0], q.shape[0], "tokens of v (axis 0, as in q)"),
+      s.same(v.shape[1], q.shape[1], "heads of v (axis 1, as in q)");
+  s.same(g.shape[0], q.shape[0], "tokens of g (axis 0, as in q)"),
+      s.same(g.shape[1], q.shape[1], "heads of g (axis 1, as in q)");
   s.same(g.shape[2], q.shape[2], "key width of g (axis 2, as in q)");
   s.same(beta.shape[0], q.shape[0], "tokens of beta (axis 0, as in q)");
   s.same(beta.shape[1], q.shape[1], "heads of beta (axis 1, as in q)");
@@ -93,7 +99,8 @@ struct KdaBackwardOp {  // q, k, v, g, beta, cu, s0?, do?, dstate? -> dq, dk, dv
     if (s.has(kDo)) {
       const kb_type& d = s.in(kDo, 3, "do");
       for (int i = 0; i < 3; ++i)
-        if (d.shape[i] != v.shape[i]) kb::fail("axis ", i, " of do must be ", v.shape[i], " as in v but got ", d.shape[i]);
+        if (d.shape[i] != v.shape[i])
+          kb::fail("axis ", i, " of do must be ", v.shape[i], " as in v but got ", d.shape[i]);
       s.dtype(d, v.dtype, "do (as v)");
     }
     for (uint32_t i = 0; i < 5; ++i) {
@@ -102,7 +109,9 @@ struct KdaBackwardOp {  // q, k, v, g, beta, cu, s0?, do?, dstate? -> dq, dk, dv
     }
     s.out({documents, q.shape[1], q.shape[2], v.shape[2]}, g.dtype);
   }
-  double flops(const kb::Call& c) const { return 3 * chunked_flops(c); }  // the forward again, and two products for each of its own
+  double flops(const kb::Call& c) const {
+    return 3 * chunked_flops(c);
+  }  // the forward again, and two products for each of its own
 };
 
 }  // namespace kda

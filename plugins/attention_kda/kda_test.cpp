@@ -17,7 +17,8 @@ TYPED_TEST(KdaForward, EqualsTheRecurrenceAtEveryLength) {
 }
 
 TYPED_TEST(KdaForward, HandlesWidthsThatAreNoMultipleOfAVector) {
-  for (auto [K, V] : {std::pair<int64_t, int64_t>{6, 6}, {8, 6}, {33, 33}, {1, 1}, {16, 48}, {64, 8}, {5, 70}, {128, 128}, {33, 17}})
+  for (auto [K, V] :
+       {std::pair<int64_t, int64_t>{6, 6}, {8, 6}, {33, 33}, {1, 1}, {16, 48}, {64, 8}, {5, 70}, {128, 128}, {33, 17}})
     for (uint32_t t : {KB_F32, KB_F64})
       expect_reference<TypeParam>({.K = K, .V = V, .cu = {0, 37}}, t, kb::text("K ", K, " V ", V));
 }
@@ -47,7 +48,8 @@ Array rows(const Array& a, int64_t from, int64_t to) {
 }
 Operands piece(const Operands& x, int64_t from, int64_t to, const Array& s0) {
   Operands y;
-  y.q = rows(x.q, from, to), y.k = rows(x.k, from, to), y.v = rows(x.v, from, to), y.g = rows(x.g, from, to), y.beta = rows(x.beta, from, to);
+  y.q = rows(x.q, from, to), y.k = rows(x.k, from, to), y.v = rows(x.v, from, to), y.g = rows(x.g, from, to),
+  y.beta = rows(x.beta, from, to);
   y.cu = kbtest::array(KB_I32, {2}, {0, double(to - from)});
   y.s0 = s0;
   return y;
@@ -85,7 +87,8 @@ TYPED_TEST(KdaForward, DoesNotDependOnTheNumberOfThreads) {
 
 TYPED_TEST(KdaForward, ComputesEachOutputWithoutTheOther) {
   const Operands x = make({.K = 33, .V = 17, .cu = {0, 40}}, KB_F32);
-  const auto both = run<TypeParam>(x), only_o = run<TypeParam>(x, unwanted(2)), only_state = run<TypeParam>(x, unwanted(1));
+  const auto both = run<TypeParam>(x), only_o = run<TypeParam>(x, unwanted(2)),
+             only_state = run<TypeParam>(x, unwanted(1));
   EXPECT_LE(kbtest::relative_error(only_o[0], both[0]), 1e-6);
   EXPECT_LE(kbtest::relative_error(only_state[1], both[1]), 1e-6);
 }
@@ -103,7 +106,8 @@ TYPED_TEST(KdaForward, ContinuesTheSlotsItIsGivenAndNoOthers) {
     plain.slot = kbtest::absent();
     plain.s0 = kbtest::array(t, {4, c.H, c.K, c.V});
     for (int64_t d : {0, 1, 3})
-      for (int64_t i = 0; i < matrix; ++i) plain.s0.set(d * matrix + i, x.s0.at(int64_t(c.slot[size_t(d)]) * matrix + i));
+      for (int64_t i = 0; i < matrix; ++i)
+        plain.s0.set(d * matrix + i, x.s0.at(int64_t(c.slot[size_t(d)]) * matrix + i));
     const auto want = expected<TypeParam>(plain);
     EXPECT_LE(kbtest::relative_error(got[0], want[0]), tolerance(t));
     for (int64_t d : {0, 1, 3}) {
@@ -136,7 +140,8 @@ TEST(Kda, DeclinesInASentence) {
             "wants a log decay of at least -5 (80 / 16 tokens) but the decay gives down to -inf");
   EXPECT_EQ(reason(kb::kernel_table<ChunkRescaled>(), fierce), "");
   const Operands decode = make({.cu = {0, 1, 2}, .slot = {1, 0}, .slots = 2}, KB_F32);
-  EXPECT_EQ(reason(kb::kernel_table<Chunk>(), decode), "wants more than 8 tokens a sequence but got 2 tokens for 2 sequences");
+  EXPECT_EQ(reason(kb::kernel_table<Chunk>(), decode),
+            "wants more than 8 tokens a sequence but got 2 tokens for 2 sequences");
   EXPECT_EQ(reason(kb::kernel_table<Recurrent>(), decode), "");
 }
 

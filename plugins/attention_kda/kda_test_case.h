@@ -25,7 +25,8 @@ struct Operands {
 };
 
 inline Operands make(const Case& c, uint32_t dtype, uint64_t seed = 1) {
-  const int64_t T = c.tokens < 0 ? int64_t(c.cu.back()) : c.tokens, D = int64_t(c.cu.size()) - 1, rows = c.slots ? c.slots : D;
+  const int64_t T = c.tokens < 0 ? int64_t(c.cu.back()) : c.tokens, D = int64_t(c.cu.size()) - 1,
+                rows = c.slots ? c.slots : D;
   Operands x;
   x.q = kbtest::normal(dtype, {T, c.H, c.K}, seed), x.k = kbtest::normal(dtype, {T, c.H, c.K}, seed + 1);
   for (Array* a : {&x.q, &x.k})  // unit rows, as the component gives
@@ -44,7 +45,8 @@ inline Operands make(const Case& c, uint32_t dtype, uint64_t seed = 1) {
   x.cu = kbtest::array(KB_I32, {D + 1}, c.cu);
   if (c.s0 || c.slots) x.s0 = kbtest::normal(dtype, {rows, c.H, c.K, c.V}, seed + 4, 0.3);
   if (c.slots) x.slot = kbtest::array(KB_I32, {D}, c.slot);
-  x.d_o = kbtest::normal(dtype, {T, c.H, c.V}, seed + 5), x.d_state = kbtest::normal(dtype, {D, c.H, c.K, c.V}, seed + 6);
+  x.d_o = kbtest::normal(dtype, {T, c.H, c.V}, seed + 5),
+  x.d_state = kbtest::normal(dtype, {D, c.H, c.K, c.V}, seed + 6);
   return x;
 }
 // The same numbers in another type.
@@ -87,7 +89,8 @@ inline std::vector<Array> forward_outputs(const Operands& x) {
 }
 inline std::vector<Array> backward_outputs(const Operands& x) {
   std::vector<Array> o;
-  for (const Array* a : {&x.q, &x.k, &x.v, &x.g, &x.beta}) o.push_back(kbtest::array(x.q.type.dtype, kb::shape_of(a->type)));
+  for (const Array* a : {&x.q, &x.k, &x.v, &x.g, &x.beta})
+    o.push_back(kbtest::array(x.q.type.dtype, kb::shape_of(a->type)));
   const kb_type& q = x.q.type;
   o.push_back(kbtest::array(q.dtype, {x.cu.type.shape[0] - 1, q.shape[1], q.shape[2], x.v.type.shape[2]}));
   return o;
@@ -129,10 +132,12 @@ std::vector<Array> expected(const Operands& x) {
   return run<Ref>(convert(x, KB_F64));
 }
 
-// Sixteen factors and sums over K, in another order than the reference: some hundred roundings, of numbers of order one.
+// Sixteen factors and sums over K, in another order than the reference: some hundred roundings, of numbers of order
+// one.
 inline double tolerance(uint32_t dtype) { return dtype == KB_F64 ? 1e-13 : 5e-6; }
 
-inline void expect_near(const std::vector<Array>& got, const std::vector<Array>& want, double tolerance, const std::string& what) {
+inline void expect_near(const std::vector<Array>& got, const std::vector<Array>& want, double tolerance,
+                        const std::string& what) {
   double largest = 0;
   for (const Array& w : want) {
     double n = 0;
@@ -140,14 +145,15 @@ inline void expect_near(const std::vector<Array>& got, const std::vector<Array>&
     largest = std::max(largest, std::sqrt(n));
   }
   for (size_t i = 0; i < want.size(); ++i) {
-    const double e = kbtest::relative_error(got[i], want[i], 1e-3 * largest);
+    const double e = kbtest::relative_error(got[i], want[i], std::max(1e-3 * largest, 1e-30));
     EXPECT_LE(e, tolerance) << what << ", output " << i;
   }
 }
 template <class Kernel>
 void expect_reference(const Case& c, uint32_t dtype, const std::string& what, double slack = 1) {
   const Operands x = make(c, dtype);
-  expect_near(run<Kernel>(x), expected<Kernel>(x), slack * tolerance(dtype), what + (dtype == KB_F64 ? " double" : " float"));
+  expect_near(run<Kernel>(x), expected<Kernel>(x), slack * tolerance(dtype),
+              what + (dtype == KB_F64 ? " double" : " float"));
 }
 
 }  // namespace kda::test

@@ -1,5 +1,5 @@
-// recurrent.cpp: kernel `recurrent` of `kda`: token by token, vectors along V. The choice for decode, where it reads and writes each
-// state once from memory.
+// recurrent.cpp: kernel `recurrent` of `kda`: token by token, vectors along V. The choice for decode, where it reads
+// and writes each state once from memory.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "recurrent.cpp"
 #include "hwy/foreach_target.h"
@@ -17,7 +17,8 @@ namespace HWY_NAMESPACE {
 // Columns v .. v + NV vectors of one step; S [K, width]. ak = exp(g) k.
 //   e = v - S^T ak;  S = diag(exp g) S + k (beta e)^T;  o = S^T q
 template <int NV, class T>
-HWY_INLINE void step_columns(int64_t K, int64_t width, const T* a, const T* ak, const T* k, const T* q, T beta, const T* v, T* S, T* o) {
+HWY_INLINE void step_columns(int64_t K, int64_t width, const T* a, const T* ak, const T* k, const T* q, T beta,
+                             const T* v, T* S, T* o) {
   constexpr int64_t N = lanes<T>();
   const Tag<T> d;
   Vec<T> even[NV], odd[NV];
@@ -32,7 +33,8 @@ HWY_INLINE void step_columns(int64_t K, int64_t width, const T* a, const T* ak, 
     }
   for (; i < K; ++i)
 #pragma GCC unroll 4
-    for (int n = 0; n < NV; ++n) even[n] = hn::NegMulAdd(hn::Set(d, ak[i]), hn::LoadU(d, S + i * width + n * N), even[n]);
+    for (int n = 0; n < NV; ++n)
+      even[n] = hn::NegMulAdd(hn::Set(d, ak[i]), hn::LoadU(d, S + i * width + n * N), even[n]);
   Vec<T> u[NV], out[NV];
 #pragma GCC unroll 4
   for (int n = 0; n < NV; ++n) u[n] = hn::Mul(hn::Set(d, beta), hn::Add(even[n], odd[n])), out[n] = hn::Zero(d);
@@ -56,7 +58,8 @@ void recurrent_span(const Problem<T>& p, const Span& s, T* work) {
   // In place in the state where its rows are whole vectors, else on a padded copy.
   const bool direct = p.state && p.V % N == 0;
   const int64_t width = direct ? p.V : Vp, rows = direct ? p.K : Kp;
-  T *S = direct ? p.state + p.matrix(s) : work, *a = work + Kp * Vp, *ak = a + Kp, *k = ak + Kp, *q = k + Kp, *v = q + Kp, *o = v + Vp;
+  T *S = direct ? p.state + p.matrix(s) : work, *a = work + Kp * Vp, *ak = a + Kp, *k = ak + Kp, *q = k + Kp,
+    *v = q + Kp, *o = v + Vp;
   const T* before = p.s0 ? p.s0 + p.matrix(s) : nullptr;
   if (!before)
     std::fill_n(S, rows * width, T(0));
@@ -99,7 +102,9 @@ int64_t work(const kb::Call& c) { return HWY_DYNAMIC_DISPATCH(recurrent_work)(c.
 }  // namespace
 
 void Recurrent::supports(const kb::Call& c, const Op&) { wants_floats(c); }
-int64_t Recurrent::workspace(const kb::Call& c, const Op&) { return c.threads() * work(c) * (c.in(kQ).dtype == KB_F64 ? 8 : 4); }
+int64_t Recurrent::workspace(const kb::Call& c, const Op&) {
+  return c.threads() * work(c) * (c.in(kQ).dtype == KB_F64 ? 8 : 4);
+}
 void Recurrent::launch(const kb::Call& c, const Op& op) {
   kb::floats(c.in(kQ).dtype, [&]<class T>() {
     const Problem<T> p = forward_problem<T>(c, op);

@@ -1,4 +1,5 @@
-// reference.h: the recurrence token by token and its reverse, as the formulas read. Slow; the fast kernels are tested against it.
+// reference.h: the recurrence token by token and its reverse, as the formulas read. Slow; the fast kernels are tested
+// against it.
 #pragma once
 #include <cmath>
 #include <vector>

@@ -1,5 +1,5 @@
-// tile-inl.h: the small dense algebra of a chunk, on matrices whose rows are padded to a multiple of sixteen elements. Compiled
-// once for each instruction set (Highway).
+// tile-inl.h: the small dense algebra of a chunk, on matrices whose rows are padded to a multiple of sixteen elements.
+// Compiled once for each instruction set (Highway).
 #if defined(KITBASH_KDA_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KITBASH_KDA_TILE_INL_H_
 #undef KITBASH_KDA_TILE_INL_H_
@@ -60,7 +60,8 @@ template <class T>
 void copy_out(const T* from, int64_t from_width, T* to, int64_t stride, int64_t rows, int64_t cols) {
   const Tag<T> d;
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < cols; c += lanes<T>()) store_part(hn::LoadU(d, from + r * from_width + c), to + r * stride + c, cols - c);
+    for (int64_t c = 0; c < cols; c += lanes<T>())
+      store_part(hn::LoadU(d, from + r * from_width + c), to + r * stride + c, cols - c);
 }
 
 // out[c, r] = in[r, c] for 16 rows and `lanes` columns, out being [lanes, 16] without gaps. Two rounds of four-way
@@ -71,8 +72,8 @@ HWY_INLINE void transpose_block(const T* in, int64_t stride, T* out) {
   const Tag<T> d;
   HWY_ALIGN T half[4][4 * N];
   for (int64_t r = 0; r < 4; ++r)
-    hn::StoreInterleaved4(hn::LoadU(d, in + r * stride), hn::LoadU(d, in + (r + 4) * stride), hn::LoadU(d, in + (r + 8) * stride),
-                          hn::LoadU(d, in + (r + 12) * stride), d, half[r]);
+    hn::StoreInterleaved4(hn::LoadU(d, in + r * stride), hn::LoadU(d, in + (r + 4) * stride),
+                          hn::LoadU(d, in + (r + 8) * stride), hn::LoadU(d, in + (r + 12) * stride), d, half[r]);
   for (int64_t c = 0; c < 4; ++c)
     hn::StoreInterleaved4(hn::Load(d, half[0] + c * N), hn::Load(d, half[1] + c * N), hn::Load(d, half[2] + c * N),
                           hn::Load(d, half[3] + c * N), d, out + c * 4 * N);
@@ -87,8 +88,8 @@ void transpose(const T* in, int64_t stride, int64_t cols, T* out) {
 enum class Start { kZero, kSelf, kScaledSelf };  // kScaledSelf: row r of C times scale[r]
 
 template <int MR, int NV, Start S, bool Minus, class T>
-HWY_INLINE void product_tile(int64_t depth, const T* HWY_RESTRICT A, int64_t row, int64_t step, const T* HWY_RESTRICT B, int64_t b_width,
-                             T* HWY_RESTRICT C, int64_t c_width, const T* HWY_RESTRICT scale) {
+HWY_INLINE void product_tile(int64_t depth, const T* HWY_RESTRICT A, int64_t row, int64_t step, const T* HWY_RESTRICT B,
+                             int64_t b_width, T* HWY_RESTRICT C, int64_t c_width, const T* HWY_RESTRICT scale) {
   constexpr int64_t N = lanes<T>();
   const Tag<T> d;
   Vec<T> acc[MR][NV];
@@ -123,21 +124,24 @@ HWY_INLINE void product_tile(int64_t depth, const T* HWY_RESTRICT A, int64_t row
     for (int n = 0; n < NV; ++n) hn::StoreU(acc[r][n], d, C + r * c_width + n * N);
 }
 
-// C [M, width] from A [M, depth], A[r, k] at A[r * row + k * step], and B [depth, width]. M and width are multiples of sixteen.
+// C [M, width] from A [M, depth], A[r, k] at A[r * row + k * step], and B [depth, width]. M and width are multiples of
+// sixteen.
 template <Start S, bool Minus = false, class T>
-void product(int64_t M, int64_t width, int64_t depth, const T* A, int64_t row, int64_t step, const T* B, int64_t b_width, T* C,
-             int64_t c_width, const T* scale = nullptr) {
+void product(int64_t M, int64_t width, int64_t depth, const T* A, int64_t row, int64_t step, const T* B,
+             int64_t b_width, T* C, int64_t c_width, const T* scale = nullptr) {
   constexpr int64_t N = lanes<T>();
   constexpr bool many = HWY_TARGET == HWY_AVX3;  // 32 registers
   constexpr int MR = many ? 8 : 4;
   int64_t n = 0;
   for (; n + 2 * N <= width; n += 2 * N)
     for (int64_t r = 0; r < M; r += MR)
-      product_tile<MR, 2, S, Minus>(depth, A + r * row, row, step, B + n, b_width, C + r * c_width + n, c_width, scale + (scale ? r : 0));
+      product_tile<MR, 2, S, Minus>(depth, A + r * row, row, step, B + n, b_width, C + r * c_width + n, c_width,
+                                    scale + (scale ? r : 0));
   constexpr int MR1 = many ? 16 : 8;
   for (; n < width; n += N)
     for (int64_t r = 0; r < M; r += MR1)
-      product_tile<MR1, 1, S, Minus>(depth, A + r * row, row, step, B + n, b_width, C + r * c_width + n, c_width, scale + (scale ? r : 0));
+      product_tile<MR1, 1, S, Minus>(depth, A + r * row, row, step, B + n, b_width, C + r * c_width + n, c_width,
+                                     scale + (scale ? r : 0));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -10,12 +10,12 @@ namespace kb::cpu {
 void check_borders(const char* op, const int32_t* cu, int64_t documents, int64_t tokens) {
   for (int64_t i = 0; i <= documents; ++i)
     if (cu[i] < (i ? cu[i - 1] : 0) || cu[i] > tokens)
-      fail("[", op, "] border ", i, " of the documents must lie in [", i ? cu[i - 1] : 0, ", ", tokens, "] but is ", cu[i],
-           "; cu must rise from 0 to the tokens in use");
+      fail("[", op, "] border ", i, " of the documents must lie in [", i ? cu[i - 1] : 0, ", ", tokens, "] but is ",
+           cu[i], "; cu must rise from 0 to the tokens in use");
 }
 
-QueryTiles query_tiles(const int32_t* cu, const int32_t* past, int64_t documents, int64_t heads, int64_t groups, bool causal,
-                       int64_t width) {
+QueryTiles query_tiles(const int32_t* cu, const int32_t* past, int64_t documents, int64_t heads, int64_t groups,
+                       bool causal, int64_t width) {
   const int64_t each = heads / groups, together = std::min(each, kTileColumns), rows = kTileColumns / together;
   QueryTiles q;
   for (int64_t d = 0; d < documents; ++d) {

@@ -3,14 +3,15 @@
 #include "shares.h"
 #include "softmax_tile.h"
 
-// P and dS are made again from lse, tile by tile, transposed as in softmax_tile.h. With enough (document, key head) pairs for
-// the team one pass does all (5 products a tile); else dq goes by query tiles and dk, dv by key tiles (7). No sum is shared
-// between threads, so no atomics and no order that varies.
+// P and dS are made again from lse, tile by tile, transposed as in softmax_tile.h. With enough (document, key head)
+// pairs for the team one pass does all (5 products a tile); else dq goes by query tiles and dk, dv by key tiles (7). No
+// sum is shared between threads, so no atomics and no order that varies.
 namespace kb::cpu {
 namespace {
 
 constexpr int64_t W = kTileColumns;
-constexpr int64_t kKeyRun = 4 * kTileKeys;  // keys of a unit of the second pass: queries are transposed once for all of them
+constexpr int64_t kKeyRun =
+    4 * kTileKeys;  // keys of a unit of the second pass: queries are transposed once for all of them
 
 int64_t scratch_elements(int64_t d, int64_t e) { return (2 * d + e + 2 * kTileKeys + 2) * W; }
 
@@ -69,7 +70,8 @@ uint64_t AttentionBackward::workspace(const Call& c, const Op&) {
 }
 
 void AttentionBackward::launch(const Call& c, const Op& op) {
-  const int64_t h = c.dim(0, 1), d = c.dim(0, 2), g = c.dim(1, 1), e = c.dim(2, 2), documents = c.dim(3, 0) - 1, each = h / g;
+  const int64_t h = c.dim(0, 1), d = c.dim(0, 2), g = c.dim(1, 1), e = c.dim(2, 2), documents = c.dim(3, 0) - 1,
+                each = h / g;
   const int64_t rows = c.rows(c.in(0));
   const int32_t* cu = c.get<int32_t>(3);
   check_borders("attention_backward", cu, documents, c.dim(0, 0));
@@ -149,7 +151,8 @@ void AttentionBackward::launch(const Call& c, const Op& op) {
             for (int64_t r = 0; r < each; ++r) {
               Head<T> a = head_of(w.document, w.head * each + r, thread);
               if (!r) clear_keys(a, w.from, w.to);
-              for (int64_t i = op.causal ? w.from / W * W : 0; i < a.length; i += W) a.queries(i, w.from, w.to, false, true);
+              for (int64_t i = op.causal ? w.from / W * W : 0; i < a.length; i += W)
+                a.queries(i, w.from, w.to, false, true);
             }
           }
         });

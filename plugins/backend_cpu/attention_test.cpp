@@ -26,14 +26,14 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (bool causal : {true, false}) {
-    all.push_back({{1, 1, 1, 1}, {0, 1}, 1, causal, 1, 1});                                // T = 1
-    all.push_back({{2, 2, 3, 5}, {0, 5, 5, 6, 12, 12, 12}, 15, causal, 0.5, 1});           // lengths 0 and 1, unused rows
-    all.push_back({{4, 4, 32, 32}, {0, 130, 131, 300}, 300, causal, 0.18, 1});             // several tiles
-    all.push_back({{6, 2, 17, 9}, {0, 63, 128, 193}, 200, causal, 0.25, 1});               // grouped heads, ragged tiles
-    all.push_back({{70, 1, 24, 16}, {0, 3, 12}, 12, causal, 0.2, 1});                      // more heads than a tile has columns
+    all.push_back({{1, 1, 1, 1}, {0, 1}, 1, causal, 1, 1});                       // T = 1
+    all.push_back({{2, 2, 3, 5}, {0, 5, 5, 6, 12, 12, 12}, 15, causal, 0.5, 1});  // lengths 0 and 1, unused rows
+    all.push_back({{4, 4, 32, 32}, {0, 130, 131, 300}, 300, causal, 0.18, 1});    // several tiles
+    all.push_back({{6, 2, 17, 9}, {0, 63, 128, 193}, 200, causal, 0.25, 1});      // grouped heads, ragged tiles
+    all.push_back({{70, 1, 24, 16}, {0, 3, 12}, 12, causal, 0.2, 1});             // more heads than a tile has columns
     all.push_back({{3, 1, 64, 65}, {0, 127}, 127, causal, 0.125, 1});
-    all.push_back({{2, 1, 16, 16}, {0, 100}, 100, causal, 1, 1e3});                        // logits of about 1e4
-    all.push_back({{1, 1, 8, 8}, {0, 700}, 700, causal, 0.3, 1});                          // one pair for three threads
+    all.push_back({{2, 1, 16, 16}, {0, 100}, 100, causal, 1, 1e3});  // logits of about 1e4
+    all.push_back({{1, 1, 8, 8}, {0, 700}, 700, causal, 0.3, 1});    // one pair for three threads
   }
   return all;
 }
@@ -43,9 +43,12 @@ struct Tensors {
   Array q, k, v, cu, o, lse, peak;
 };
 Tensors make(const Case& c, uint32_t dtype) {
-  Tensors t{normal(dtype, {c.tokens, c.s.h, c.s.d}, 1, c.size), normal(dtype, {c.tokens, c.s.g, c.s.d}, 2),
-            normal(dtype, {c.tokens, c.s.g, c.s.e}, 3),         array(KB_I32, {int64_t(c.cu.size())}, c.cu),
-            array(dtype, {c.tokens, c.s.h, c.s.e}),             array(dtype, {c.tokens, c.s.h}),
+  Tensors t{normal(dtype, {c.tokens, c.s.h, c.s.d}, 1, c.size),
+            normal(dtype, {c.tokens, c.s.g, c.s.d}, 2),
+            normal(dtype, {c.tokens, c.s.g, c.s.e}, 3),
+            array(KB_I32, {int64_t(c.cu.size())}, c.cu),
+            array(dtype, {c.tokens, c.s.h, c.s.e}),
+            array(dtype, {c.tokens, c.s.h}),
             array(dtype, {c.s.h})};
   floats(dtype, [&]<class T>() {
     reference::attention<T>(c.s, t.cu.data<int32_t>(), int64_t(c.cu.size()) - 1, c.causal, c.scale, t.q.data<T>(),
@@ -108,7 +111,8 @@ TEST(Attention, NamesABorderThatIsOutOfOrder) {
     kbtest::run(kernel_table<Attention>(), attrs(c), {&t.q, &t.k, &t.v, &t.cu}, out);
     FAIL() << "a border past the tokens was accepted";
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("border 1 of the documents must lie in [0, 5] but is 6"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("border 1 of the documents must lie in [0, 5] but is 6"), std::string::npos)
+        << e.what();
   }
 }
 
@@ -123,8 +127,8 @@ TEST(AttentionBackward, EqualsThePlainLoopsInOnePassAndInTwo) {
                                 array(KB_F64, shape_of(t.v.type))};
         floats(dtype, [&]<class T>() {
           reference::attention_backward<T>(c.s, t.cu.data<int32_t>(), int64_t(c.cu.size()) - 1, c.causal, c.scale,
-                                           t.q.data<T>(), t.k.data<T>(), t.v.data<T>(), up.data<T>(), want[0].data<double>(),
-                                           want[1].data<double>(), want[2].data<double>());
+                                           t.q.data<T>(), t.k.data<T>(), t.v.data<T>(), up.data<T>(),
+                                           want[0].data<double>(), want[1].data<double>(), want[2].data<double>());
         });
         std::vector<Array> out{t.q, t.k, t.v};
         kbtest::Options o;
@@ -133,7 +137,8 @@ TEST(AttentionBackward, EqualsThePlainLoopsInOnePassAndInTwo) {
         // dq and dk of one token are exactly 0: compare with the size of the upstream gradient
         for (size_t i = 0; i < 3; ++i)
           EXPECT_LT(kbtest::relative_error(out[i], want[i], c.tokens == 1 ? 1 : 1e-30), 2 * allowed(c, dtype))
-              << "d" << "qkv"[i] << " of " << c.tokens << " tokens, causal " << c.causal << ", threads " << threads;
+              << "d"
+              << "qkv"[i] << " of " << c.tokens << " tokens, causal " << c.causal << ", threads " << threads;
       }
 }
 
@@ -158,7 +163,8 @@ TEST(AttentionBackward, ComputesWhatIsWantedAlone) {
 // ---- serving
 TEST(AttentionCached, PiecesOfASequenceEqualTheWhole) {
   for (uint32_t dtype : {KB_F32, KB_F64})
-    for (const Heads& s : {Heads{4, 4, 32, 16}, Heads{2, 2, 5, 3}, Heads{8, 2, 16, 24}, Heads{72, 1, 24, 16}, Heads{5, 1, 9, 9}}) {
+    for (const Heads& s :
+         {Heads{4, 4, 32, 16}, Heads{2, 2, 5, 3}, Heads{8, 2, 16, 24}, Heads{72, 1, 24, 16}, Heads{5, 1, 9, 9}}) {
       const int64_t length = 150, capacity = 160;
       const Case c{s, {0, double(length)}, length, true, 0.3, 1};
       const Tensors t = make(c, dtype);
@@ -176,13 +182,16 @@ TEST(AttentionCached, PiecesOfASequenceEqualTheWhole) {
         const Array q = rows(t.q, at, n, qw, {n, s.h, s.d}), k = rows(t.k, at, n, kw, {n, s.g, s.d});
         const Array v = rows(t.v, at, n, vw, {n, s.g, s.e});
         // documents 0 and 2 are empty; document 1 lives in slot 2
-        const Array cu = array(KB_I32, {4}, {0, 0, double(n), double(n)}), past = array(KB_I32, {3}, {9, double(at), 7});
+        const Array cu = array(KB_I32, {4}, {0, 0, double(n), double(n)}),
+                    past = array(KB_I32, {3}, {9, double(at), 7});
         const Array slot = array(KB_I32, {3}, {0, 2, 1}), kin = kc[0], vin = vc[0];
         kbtest::run(kernel_table<CacheAppend>(), {}, {&kin, &k, &cu, &past, &slot}, kc, keep);
         kbtest::run(kernel_table<CacheAppend>(), {}, {&vin, &v, &cu, &past, &slot}, vc, keep);
         std::vector<Array> o{array(dtype, {n, s.h, s.e})};
-        kbtest::run(kernel_table<AttentionCached>(), {default_attr("scale", c.scale)}, {&q, &kc[0], &vc[0], &cu, &past, &slot}, o);
-        EXPECT_LT(kbtest::relative_error(o[0], rows(t.o, at, n, ow, {n, s.h, s.e})), tolerance(dtype)) << s.h << " heads at " << at;
+        kbtest::run(kernel_table<AttentionCached>(), {default_attr("scale", c.scale)},
+                    {&q, &kc[0], &vc[0], &cu, &past, &slot}, o);
+        EXPECT_LT(kbtest::relative_error(o[0], rows(t.o, at, n, ow, {n, s.h, s.e})), tolerance(dtype))
+            << s.h << " heads at " << at;
         at += n;
       }
       for (int64_t i = 0; i < 2 * capacity * kw; ++i) ASSERT_EQ(kc[0].at(i), 0) << "a row of another slot was written";
@@ -191,7 +200,8 @@ TEST(AttentionCached, PiecesOfASequenceEqualTheWhole) {
 
 TEST(AttentionCached, WithoutSlotsDocumentDUsesRowD) {
   const Heads s{2, 1, 4, 4};
-  const Array q = normal(KB_F64, {2, 2, 4}, 1), k = normal(KB_F64, {2, 5, 1, 4}, 2), v = normal(KB_F64, {2, 5, 1, 4}, 3);
+  const Array q = normal(KB_F64, {2, 2, 4}, 1), k = normal(KB_F64, {2, 5, 1, 4}, 2),
+              v = normal(KB_F64, {2, 5, 1, 4}, 3);
   const Array cu = array(KB_I32, {3}, {0, 1, 2}), past = array(KB_I32, {2}, {4, 0}), none = absent();
   std::vector<Array> o{array(KB_F64, {2, 2, 4})};
   kbtest::run(kernel_table<AttentionCached>(), {default_attr("scale", 0.5)}, {&q, &k, &v, &cu, &past, &none}, o);
@@ -219,7 +229,8 @@ TEST(CacheAppend, NamesTheDocumentThatIsLongerThanItsCache) {
     kbtest::run(kernel_table<CacheAppend>(), {}, {&cache, &rows, &cu, &past, &none}, out);
     FAIL() << "a sequence longer than the cache was accepted";
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("document 1 must fit its cache of 4 tokens but has length 5"), std::string::npos)
+    EXPECT_NE(std::string(e.what()).find("document 1 must fit its cache of 4 tokens but has length 5"),
+              std::string::npos)
         << e.what();
   }
 }

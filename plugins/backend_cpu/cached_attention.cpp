@@ -23,8 +23,8 @@ Sequences sequences(const Call& c, const char* op, uint32_t at, int64_t tokens, 
     const int64_t n = s.cu[d + 1] - s.cu[d];
     if (!n) continue;
     if (s.past[d] < 0 || s.past[d] + n > capacity)
-      fail("[", op, "] document ", d, " must fit its cache of ", capacity, " tokens but has length ", s.past[d] + n, " (",
-           s.past[d], " before, ", n, " new); open the model with a larger capacity");
+      fail("[", op, "] document ", d, " must fit its cache of ", capacity, " tokens but has length ", s.past[d] + n,
+           " (", s.past[d], " before, ", n, " new); open the model with a larger capacity");
     if (s.row(d) < 0 || s.row(d) >= slots)
       fail("[", op, "] the slot of document ", d, " must lie in [0, ", slots, ") but is ", s.row(d));
   }
@@ -74,7 +74,8 @@ void AttentionCached::launch(const Call& c, const Op& op) {
                          c.workspace<T>() + scratch * thread, nullptr);
       }
     });
-    const int64_t head = s.documents ? s.cu[0] : rows, tail = std::min<int64_t>(s.documents ? s.cu[s.documents] : rows, rows);
+    const int64_t head = s.documents ? s.cu[0] : rows,
+                  tail = std::min<int64_t>(s.documents ? s.cu[s.documents] : rows, rows);
     std::fill(o, o + head * h * e, T(0));
     std::fill(o + tail * h * e, o + rows * h * e, T(0));
   });
@@ -86,7 +87,10 @@ void CacheAppend::launch(const Call& c, const Op&) {
   if (cache.dtype != x.dtype)
     fail("[cache_append] rows must have the cache's type ", dtype_name(cache.dtype), " but are ", dtype_name(x.dtype),
          "; cast them first");
-  int64_t width = cache.dtype == KB_U8 ? 1 : cache.dtype == KB_BF16 ? 2 : cache.dtype == KB_F64 || cache.dtype == KB_I64 ? 8 : 4;
+  int64_t width = cache.dtype == KB_U8                             ? 1
+                  : cache.dtype == KB_BF16                         ? 2
+                  : cache.dtype == KB_F64 || cache.dtype == KB_I64 ? 8
+                                                                   : 4;
   for (int i = 2; i < cache.rank; ++i) width *= cache.shape[i];
   const int64_t capacity = cache.shape[1];
   const Sequences s = sequences(c, "cache_append", 2, x.shape[0], cache.shape[0], capacity);

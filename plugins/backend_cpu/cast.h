@@ -1,5 +1,5 @@
-// cast.h: between any two types. To bf16 by round to nearest even (NaN stays NaN); to integers by truncation, out of range
-// values at the ends of the range, NaN 0.
+// cast.h: between any two types. To bf16 by round to nearest even (NaN stays NaN); to integers by truncation, out of
+// range values at the ends of the range, NaN 0.
 #pragma once
 #include <bit>
 #include <cmath>

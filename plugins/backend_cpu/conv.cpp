@@ -101,7 +101,9 @@ void ShortConvKernel::launch(const Call& c, const Op&) {
 }
 
 namespace {
-int64_t pieces(int64_t tokens, int64_t n) { return std::min(pieces_of(tokens * n, 32768, kMostPieces), std::max<int64_t>(1, tokens)); }
+int64_t pieces(int64_t tokens, int64_t n) {
+  return std::min(pieces_of(tokens * n, 32768, kMostPieces), std::max<int64_t>(1, tokens));
+}
 }  // namespace
 
 // The turned weights, a row of zeros, and for each piece of tokens the taps' sums in double and in the type.

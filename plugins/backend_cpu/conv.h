@@ -1,6 +1,7 @@
 // conv.h: causal depthwise convolution of a few taps over packed documents, without an activation:
 // y[t, c] = sum over j < taps of w[c, j] x[t - taps + 1 + j, c], inputs before a document being its state, or zero.
-// The state [slots, taps - 1, c] holds the last taps - 1 inputs of a sequence; it is changed in place, an empty document's is not.
+// The state [slots, taps - 1, c] holds the last taps - 1 inputs of a sequence; it is changed in place, an empty
+// document's is not.
 #pragma once
 #include "element_kernel.h"
 

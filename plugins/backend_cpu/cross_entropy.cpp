@@ -71,7 +71,8 @@ void CrossEntropyBackward::launch(const Call& c, const Op&) {
         const T* x = c.get<T>(0) + r * n;
         const T by = T(up * weight<T>(c, r)), lse = c.get<T>(3)[r];
         const int32_t target = c.get<int32_t>(1)[r];
-        // p - 1 without cancellation when p is near 1 costs a pass; the float error of p is at most 1 ulp of 1, as is right.
+        // p - 1 without cancellation when p is near 1 costs a pass; the float error of p is at most 1 ulp of 1, as is
+        // right.
         scaled_exp_row(x, n, lse, by, dx);
         dx[target] -= by;
       }

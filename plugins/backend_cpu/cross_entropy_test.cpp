@@ -1,4 +1,5 @@
-// The loss against the plain loops. Tolerances: double 1e-12; float 2e-6: a logit carries 6e-8 of its size, a probability 1 ulp.
+// The loss against the plain loops. Tolerances: double 1e-12; float 2e-6: a logit carries 6e-8 of its size, a
+// probability 1 ulp.
 #include <gtest/gtest.h>
 
 #include "cross_entropy.h"
@@ -51,7 +52,8 @@ TEST(CrossEntropy, EqualsThePlainLoops) {
           refer(l, dtype);
           run(l, dtype);
           const double tolerance = dtype == KB_F64 ? 1e-12 : 2e-6;
-          EXPECT_LE(std::abs(l.out[0].at(0) - l.want), tolerance * std::max(size, std::abs(l.want))) << rows << "x" << n;
+          EXPECT_LE(std::abs(l.out[0].at(0) - l.want), tolerance * std::max(size, std::abs(l.want)))
+              << rows << "x" << n;
           EXPECT_LE(kbtest::relative_error(l.out[1], l.want_lse), tolerance) << rows << "x" << n << " size " << size;
           // lse is float: off by 6e-8 of 1e4, and every probability with it
           EXPECT_LE(kbtest::relative_error(l.gradient[0], l.want_dx, 1), tolerance * (dtype == KB_F64 ? 10 : size))
@@ -98,7 +100,8 @@ TEST(CrossEntropy, NamesTheRowWhoseTargetIsOutOfRange) {
     run(l, KB_F32);
     FAIL() << "a target past the vocabulary was accepted";
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("target of row 4 must be below the 9 logits but is 9"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("target of row 4 must be below the 9 logits but is 9"), std::string::npos)
+        << e.what();
   }
 }
 

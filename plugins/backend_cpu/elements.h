@@ -10,6 +10,6 @@
 #include "shape.h"
 #include "sources.h"
 
-#define KB_ELEMENT_KERNELS                                                                                   \
-  KB_POINTWISE_KERNELS, KB_CAST_KERNELS, KB_REDUCE_KERNELS, KB_SHAPE_KERNELS, KB_ROWS_KERNELS,               \
-      KB_SOURCE_KERNELS, KB_NORM_KERNELS, KB_CONV_KERNELS, KB_EXPERT_KERNELS
+#define KB_ELEMENT_KERNELS                                                                                        \
+  KB_POINTWISE_KERNELS, KB_CAST_KERNELS, KB_REDUCE_KERNELS, KB_SHAPE_KERNELS, KB_ROWS_KERNELS, KB_SOURCE_KERNELS, \
+      KB_NORM_KERNELS, KB_CONV_KERNELS, KB_EXPERT_KERNELS

@@ -57,7 +57,8 @@ inline void permute(const Array& x, const kb::Shape& axes, Array& y) {
   for (int d = x.type.rank - 1; d >= 0; --d) stride[d] = s, s *= x.type.shape[d];
   for (int64_t i = 0; i < y.size(); ++i) {
     int64_t flat = i, from = 0;
-    for (int d = y.type.rank - 1; d >= 0; --d) from += flat % y.type.shape[d] * stride[axes.at[d]], flat /= y.type.shape[d];
+    for (int d = y.type.rank - 1; d >= 0; --d)
+      from += flat % y.type.shape[d] * stride[axes.at[d]], flat /= y.type.shape[d];
     y.set(i, x.at(from));
   }
 }
@@ -70,7 +71,8 @@ inline void topk(const Array& x, int64_t k, Array& value, Array& id) {
       const double u = x.at(r * n + a), v = x.at(r * n + b);
       return u > v || (std::isnan(v) && !std::isnan(u));
     });
-    for (int64_t j = 0; j < k; ++j) value.set(r * k + j, x.at(r * n + order[size_t(j)])), id.set(r * k + j, order[size_t(j)]);
+    for (int64_t j = 0; j < k; ++j)
+      value.set(r * k + j, x.at(r * n + order[size_t(j)])), id.set(r * k + j, order[size_t(j)]);
   }
 }
 inline void rms_norm(const Array& x, const Array& w, double eps, Array& y) {
@@ -101,7 +103,8 @@ inline void short_conv(const Array& x, const Array& w, const Array& cu, Array& s
   const bool kept = !state.bytes.empty();
   const Array before = state;
   for (int64_t d = 0; d + 1 < cu.size(); ++d) {
-    const int64_t begin = int64_t(cu.at(d)), end = int64_t(cu.at(d + 1)), s = slot.bytes.empty() ? d : int64_t(slot.at(d));
+    const int64_t begin = int64_t(cu.at(d)), end = int64_t(cu.at(d + 1)),
+                  s = slot.bytes.empty() ? d : int64_t(slot.at(d));
     const auto at = [&](int64_t t, int64_t c) {
       if (t >= begin) return x.at(t * n + c);
       return kept ? before.at((s * (taps - 1) + t - begin + taps - 1) * n + c) : 0.0;
@@ -117,7 +120,8 @@ inline void short_conv(const Array& x, const Array& w, const Array& cu, Array& s
     }
   }
 }
-inline void short_conv_backward(const Array& x, const Array& w, const Array& cu, const Array& dy, Array& dx, Array& dw) {
+inline void short_conv_backward(const Array& x, const Array& w, const Array& cu, const Array& dy, Array& dx,
+                                Array& dw) {
   const int64_t n = w.type.shape[0], taps = w.type.shape[1];
   std::vector<double> gx(size_t(x.size()), 0.0), gw(size_t(w.size()), 0.0);
   for (int64_t d = 0; d + 1 < cu.size(); ++d)

@@ -19,7 +19,8 @@ void ExpertSortKernel::launch(const Call& c, const Op& o) {
   int64_t* at = c.workspace<int64_t>();
   std::fill(at, at + o.experts + 1, int64_t(0));
   for (int64_t i = 0; i < n; ++i) {
-    if (ids[i] < 0 || ids[i] >= o.experts) fail("expert of choice ", i, " must be in [0, ", o.experts, ") but got ", ids[i]);
+    if (ids[i] < 0 || ids[i] >= o.experts)
+      fail("expert of choice ", i, " must be in [0, ", o.experts, ") but got ", ids[i]);
     ++at[ids[i]];
   }
   int64_t begin = 0;

@@ -19,7 +19,8 @@ Routed route(int64_t tokens, int64_t k, int64_t experts, int64_t tile, uint64_t 
   std::mt19937_64 r(seed);
   Routed x{array(KB_I32, {tokens, k}), {}, {}};
   for (int64_t t = 0; t < tokens; ++t)
-    for (int64_t j = 0, first = int64_t(r() % uint64_t(experts)); j < k; ++j) x.ids.set(t * k + j, double((first + j * j) % experts));
+    for (int64_t j = 0, first = int64_t(r() % uint64_t(experts)); j < k; ++j)
+      x.ids.set(t * k + j, double((first + j * j) % experts));
   const int64_t rows = tokens * k + std::min(experts, tokens * k) * (tile - 1);
   std::vector<Array> y{array(KB_I32, {rows}), array(KB_I32, {experts + 1})};
   run(kb::kernel_table<ExpertSortKernel>(), {kb::Attr("experts", experts), kb::Attr("tile", tile)}, {&x.ids}, y);

@@ -1,5 +1,6 @@
-// flash.h: softmax attention of a tile of queries over one run of keys, by key tiles with a running maximum. The forward of
-// `attention` and `attention_cached` alike. Source: Dao et al. 2022 (FlashAttention); stored transposed, see softmax_tile.h.
+// flash.h: softmax attention of a tile of queries over one run of keys, by key tiles with a running maximum. The
+// forward of `attention` and `attention_cached` alike. Source: Dao et al. 2022 (FlashAttention); stored transposed, see
+// softmax_tile.h.
 #pragma once
 #include "softmax_tile.h"
 
@@ -7,13 +8,13 @@ namespace kb::cpu {
 
 template <class T>
 struct FlashTile {
-  const T *q, *k, *v;                      // of the first query; of the first key
-  int64_t q_token, q_head, k_row, v_row;   // elements from one to the next
-  T *o, *lse;                              // of the first query, or NULL
-  int64_t o_token, o_head, lse_token;      // heads of lse are adjacent
+  const T *q, *k, *v;                     // of the first query; of the first key
+  int64_t q_token, q_head, k_row, v_row;  // elements from one to the next
+  T *o, *lse;                             // of the first query, or NULL
+  int64_t o_token, o_head, lse_token;     // heads of lse are adjacent
   int64_t key_dim, value_dim;
-  int64_t tokens, heads;                   // tokens * heads <= kTileColumns queries share the keys
-  int64_t seen, step;                      // the first token sees `seen` >= 1 keys, each later one `step` more
+  int64_t tokens, heads;  // tokens * heads <= kTileColumns queries share the keys
+  int64_t seen, step;     // the first token sees `seen` >= 1 keys, each later one `step` more
   double scale;
 };
 

@@ -25,8 +25,8 @@ constexpr int kRows = 4;
 
 // c [R, n] (n in (0, V vectors]) of one panel of b. Part: the last vector has `rest` lanes.
 template <int R, int V, bool Part, class D, class T = hn::TFromD<D>>
-HWY_INLINE void tile(D d, int64_t k, Left<T> a, const T* HWY_RESTRICT b, int64_t ldb, T* HWY_RESTRICT c, int64_t ldc, bool add,
-                     size_t rest) {
+HWY_INLINE void tile(D d, int64_t k, Left<T> a, const T* HWY_RESTRICT b, int64_t ldb, T* HWY_RESTRICT c, int64_t ldc,
+                     bool add, size_t rest) {
   const int64_t lanes = int64_t(hn::Lanes(d));
   hn::Vec<D> sum[R][V];
   for (int r = 0; r < R; ++r)
@@ -34,7 +34,8 @@ HWY_INLINE void tile(D d, int64_t k, Left<T> a, const T* HWY_RESTRICT b, int64_t
   const T* HWY_RESTRICT at = a.at;
   for (int64_t l = 0; l < k; ++l, at += a.col, b += ldb) {
     hn::Vec<D> w[V];
-    for (int v = 0; v < V; ++v) w[v] = Part && v == V - 1 ? load_part(d, b + v * lanes, rest) : hn::LoadU(d, b + v * lanes);
+    for (int v = 0; v < V; ++v)
+      w[v] = Part && v == V - 1 ? load_part(d, b + v * lanes, rest) : hn::LoadU(d, b + v * lanes);
     for (int r = 0; r < R; ++r) {
       const auto x = hn::Set(d, at[r * a.row]);
       for (int v = 0; v < V; ++v) sum[r][v] = hn::MulAdd(x, w[v], sum[r][v]);
@@ -95,8 +96,8 @@ HWY_INLINE void dots(D d, int64_t k, const T* a, int64_t lda, const T* b, int64_
   if (l < k)
     for (int r = 0; r < R; ++r)
       for (int w = 0; w < W; ++w)
-        sum[r][w] = hn::MulAdd(load_part(d, a + r * lda + l, size_t(k - l)), load_part(d, b + w * ldb + l, size_t(k - l)),
-                               sum[r][w]);
+        sum[r][w] = hn::MulAdd(load_part(d, a + r * lda + l, size_t(k - l)),
+                               load_part(d, b + w * ldb + l, size_t(k - l)), sum[r][w]);
   for (int r = 0; r < R; ++r)
     for (int w = 0; w < W; ++w) {
       const T s = hn::GetLane(hn::SumOfLanes(d, sum[r][w]));
@@ -111,7 +112,8 @@ void dots_rows(int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_
   for (; j < n; ++j) dots<R, 1>(d, k, a, lda, b + j * ldb, ldb, c + j, ldc, add);
 }
 template <class T>
-void dots_any(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc, bool add) {
+void dots_any(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc,
+              bool add) {
   for (; m >= 4; m -= 4, a += 4 * lda, c += 4 * ldc) dots_rows<4>(n, k, a, lda, b, ldb, c, ldc, add);
   if (m == 3) return dots_rows<3>(n, k, a, lda, b, ldb, c, ldc, add);
   if (m == 2) return dots_rows<2>(n, k, a, lda, b, ldb, c, ldc, add);
@@ -120,8 +122,8 @@ void dots_any(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T*
 
 // Squares of 4 x 4 keep both sides' cache lines in use; gathers are no faster.
 template <class T>
-void transpose_any(int64_t rows, int64_t cols, const T* HWY_RESTRICT x, int64_t ldx, T* HWY_RESTRICT y, int64_t ldy, T scale,
-                   int64_t padded) {
+void transpose_any(int64_t rows, int64_t cols, const T* HWY_RESTRICT x, int64_t ldx, T* HWY_RESTRICT y, int64_t ldy,
+                   T scale, int64_t padded) {
   int64_t i = 0;
   for (; i + 4 <= rows; i += 4) {
     const T *a = x + i * ldx, *b = a + ldx, *c = b + ldx, *e = c + ldx;
@@ -136,25 +138,28 @@ void transpose_any(int64_t rows, int64_t cols, const T* HWY_RESTRICT x, int64_t 
     for (int64_t j = 0; j < cols; ++j) std::memset(y + j * ldy + rows, 0, size_t(padded - rows) * sizeof(T));
 }
 
-void multiply_f32(int64_t m, int64_t n, int64_t k, Left<float> a, const float* b, int64_t ldb, float* c, int64_t ldc, bool add) {
+void multiply_f32(int64_t m, int64_t n, int64_t k, Left<float> a, const float* b, int64_t ldb, float* c, int64_t ldc,
+                  bool add) {
   multiply_any(m, n, k, a, b, ldb, c, ldc, add);
 }
 void multiply_f64(int64_t m, int64_t n, int64_t k, Left<double> a, const double* b, int64_t ldb, double* c, int64_t ldc,
                   bool add) {
   multiply_any(m, n, k, a, b, ldb, c, ldc, add);
 }
-void dots_f32(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc,
-              bool add) {
+void dots_f32(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
+              int64_t ldc, bool add) {
   dots_any(m, n, k, a, lda, b, ldb, c, ldc, add);
 }
 void dots_f64(int64_t m, int64_t n, int64_t k, const double* a, int64_t lda, const double* b, int64_t ldb, double* c,
               int64_t ldc, bool add) {
   dots_any(m, n, k, a, lda, b, ldb, c, ldc, add);
 }
-void transpose_f32(int64_t rows, int64_t cols, const float* x, int64_t ldx, float* y, int64_t ldy, float s, int64_t padded) {
+void transpose_f32(int64_t rows, int64_t cols, const float* x, int64_t ldx, float* y, int64_t ldy, float s,
+                   int64_t padded) {
   transpose_any(rows, cols, x, ldx, y, ldy, s, padded);
 }
-void transpose_f64(int64_t rows, int64_t cols, const double* x, int64_t ldx, double* y, int64_t ldy, double s, int64_t padded) {
+void transpose_f64(int64_t rows, int64_t cols, const double* x, int64_t ldx, double* y, int64_t ldy, double s,
+                   int64_t padded) {
   transpose_any(rows, cols, x, ldx, y, ldy, s, padded);
 }
 
@@ -170,24 +175,28 @@ HWY_EXPORT(dots_f64);
 HWY_EXPORT(transpose_f32);
 HWY_EXPORT(transpose_f64);
 
-void multiply(int64_t m, int64_t n, int64_t k, Left<float> a, const float* b, int64_t ldb, float* c, int64_t ldc, bool add) {
+void multiply(int64_t m, int64_t n, int64_t k, Left<float> a, const float* b, int64_t ldb, float* c, int64_t ldc,
+              bool add) {
   HWY_DYNAMIC_DISPATCH(multiply_f32)(m, n, k, a, b, ldb, c, ldc, add);
 }
-void multiply(int64_t m, int64_t n, int64_t k, Left<double> a, const double* b, int64_t ldb, double* c, int64_t ldc, bool add) {
+void multiply(int64_t m, int64_t n, int64_t k, Left<double> a, const double* b, int64_t ldb, double* c, int64_t ldc,
+              bool add) {
   HWY_DYNAMIC_DISPATCH(multiply_f64)(m, n, k, a, b, ldb, c, ldc, add);
 }
 void multiply_dots(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
                    int64_t ldc, bool add) {
   HWY_DYNAMIC_DISPATCH(dots_f32)(m, n, k, a, lda, b, ldb, c, ldc, add);
 }
-void multiply_dots(int64_t m, int64_t n, int64_t k, const double* a, int64_t lda, const double* b, int64_t ldb, double* c,
-                   int64_t ldc, bool add) {
+void multiply_dots(int64_t m, int64_t n, int64_t k, const double* a, int64_t lda, const double* b, int64_t ldb,
+                   double* c, int64_t ldc, bool add) {
   HWY_DYNAMIC_DISPATCH(dots_f64)(m, n, k, a, lda, b, ldb, c, ldc, add);
 }
-void transpose(int64_t rows, int64_t cols, const float* x, int64_t ldx, float* y, int64_t ldy, float s, int64_t padded) {
+void transpose(int64_t rows, int64_t cols, const float* x, int64_t ldx, float* y, int64_t ldy, float s,
+               int64_t padded) {
   HWY_DYNAMIC_DISPATCH(transpose_f32)(rows, cols, x, ldx, y, ldy, s, padded);
 }
-void transpose(int64_t rows, int64_t cols, const double* x, int64_t ldx, double* y, int64_t ldy, double s, int64_t padded) {
+void transpose(int64_t rows, int64_t cols, const double* x, int64_t ldx, double* y, int64_t ldy, double s,
+               int64_t padded) {
   HWY_DYNAMIC_DISPATCH(transpose_f64)(rows, cols, x, ldx, y, ldy, s, padded);
 }
 
@@ -203,19 +212,20 @@ void multiply_blocked(const Product& p, const T* a, const T* b, T* c, int64_t i0
       const int64_t depth = std::min(kBlockDepth, p.k - l);
       // b's block is made contiguous: rows a power of two apart would share a few cache sets.
       if (p.tb) {
-        transpose(width, depth, b + j * p.k + l, p.k, scratch, kBlockWidth, T(1), width);
+        transpose(width, depth, b + j * p.k + l, p.k, scratch, kBlockStride, T(1), width);
       } else {
         for (int64_t x = 0; x < depth; ++x)
-          std::memcpy(scratch + x * kBlockWidth, b + (l + x) * p.n + j, size_t(width) * sizeof(T));
+          std::memcpy(scratch + x * kBlockStride, b + (l + x) * p.n + j, size_t(width) * sizeof(T));
       }
-      multiply(i1 - i0, width, depth, {left.at + i0 * left.row + l * left.col, left.row, left.col}, scratch, kBlockWidth,
-               c + i0 * p.n + j, p.n, p.add || l > 0);
+      multiply(i1 - i0, width, depth, {left.at + i0 * left.row + l * left.col, left.row, left.col}, scratch,
+               kBlockStride, c + i0 * p.n + j, p.n, p.add || l > 0);
     }
   }
 }
-template void multiply_blocked(const Product&, const float*, const float*, float*, int64_t, int64_t, int64_t, int64_t, float*);
-template void multiply_blocked(const Product&, const double*, const double*, double*, int64_t, int64_t, int64_t, int64_t,
-                               double*);
+template void multiply_blocked(const Product&, const float*, const float*, float*, int64_t, int64_t, int64_t, int64_t,
+                               float*);
+template void multiply_blocked(const Product&, const double*, const double*, double*, int64_t, int64_t, int64_t,
+                               int64_t, double*);
 
 }  // namespace kb::cpu
 #endif  // HWY_ONCE

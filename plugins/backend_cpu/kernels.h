@@ -8,7 +8,7 @@
 #include "grouped.h"
 #include "matmul.h"
 
-#define KB_PRODUCT_KERNELS                                                                                       \
-  kernel<kb::cpu::Matmul>(), kernel<kb::cpu::GroupedLinear>(), kernel<kb::cpu::GroupedOuter>(),                        \
-      kernel<kb::cpu::Attention>(), kernel<kb::cpu::AttentionBackward>(), kernel<kb::cpu::AttentionCached>(),          \
+#define KB_PRODUCT_KERNELS                                                                                    \
+  kernel<kb::cpu::Matmul>(), kernel<kb::cpu::GroupedLinear>(), kernel<kb::cpu::GroupedOuter>(),               \
+      kernel<kb::cpu::Attention>(), kernel<kb::cpu::AttentionBackward>(), kernel<kb::cpu::AttentionCached>(), \
       kernel<kb::cpu::CacheAppend>(), kernel<kb::cpu::CrossEntropy>(), kernel<kb::cpu::CrossEntropyBackward>()

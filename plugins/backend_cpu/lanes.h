@@ -1,5 +1,5 @@
-// lanes.h: loops over contiguous numbers, vectorised by Highway for the machine they run on. T is float or double. Every
-// result depends on the arguments alone, so that splitting rows over threads changes no bit.
+// lanes.h: loops over contiguous numbers, vectorised by Highway for the machine they run on. T is float or double.
+// Every result depends on the arguments alone, so that splitting rows over threads changes no bit.
 #pragma once
 #include <cstdint>
 
@@ -12,7 +12,8 @@ enum class Binary : uint32_t { add, sub, mul, div, minimum, maximum, less };
 template <class T>
 void unary_lanes(Unary f, const T* x, T* y, int64_t n, double mul = 1, double add = 0);
 
-// Rows of one operand: `row` elements from a row to the next; step 1: an element each, 0: one element for the whole row.
+// Rows of one operand: `row` elements from a row to the next; step 1: an element each, 0: one element for the whole
+// row.
 template <class T>
 struct Rows {
   const T* at;

@@ -24,9 +24,8 @@ HWY_INLINE void map2(Rows<T> a, Rows<T> b, T* y, int64_t rows, int64_t n, const 
           [&](int64_t i, size_t k) HWY_ATTR { store_part(f(left(pa, i, k), right(pb, i, k)), d, to + i, k); });
     }
   };
-  const auto vector = [&](const T* p, int64_t i, size_t k) HWY_ATTR {
-    return k ? load_part(d, p + i, k) : hn::LoadU(d, p + i);
-  };
+  const auto vector = [&](const T* p, int64_t i, size_t k)
+                          HWY_ATTR { return k ? load_part(d, p + i, k) : hn::LoadU(d, p + i); };
   const auto scalar = [&](const T* p, int64_t, size_t) HWY_ATTR { return hn::Set(d, *p); };
   if (a.step && b.step) return loop(vector, vector);
   if (a.step) return loop(vector, scalar);
@@ -39,14 +38,19 @@ HWY_INLINE void map2(Rows<T> a, Rows<T> b, T* y, int64_t rows, int64_t n, const 
 template <class T>
 void binary(Binary f, Rows<T> a, Rows<T> b, T* y, int64_t rows, int64_t n) {
   switch (f) {
-    case Binary::add: KB_MAP2(hn::Add(u, v));
-    case Binary::sub: KB_MAP2(hn::Sub(u, v));
-    case Binary::mul: KB_MAP2(hn::Mul(u, v));
+    case Binary::add:
+      KB_MAP2(hn::Add(u, v));
+    case Binary::sub:
+      KB_MAP2(hn::Sub(u, v));
+    case Binary::mul:
+      KB_MAP2(hn::Mul(u, v));
     case Binary::div:
       if constexpr (hwy::IsFloat<T>()) KB_MAP2(hn::Div(u, v));
       return;
-    case Binary::minimum: KB_MAP2(hn::IfThenElse(hn::Lt(u, v), u, v));
-    case Binary::maximum: KB_MAP2(hn::IfThenElse(hn::Gt(u, v), u, v));
+    case Binary::minimum:
+      KB_MAP2(hn::IfThenElse(hn::Lt(u, v), u, v));
+    case Binary::maximum:
+      KB_MAP2(hn::IfThenElse(hn::Gt(u, v), u, v));
     case Binary::less: {
       const hn::ScalableTag<T> d;
       return map2(a, b, y, rows, n,
@@ -54,7 +58,9 @@ void binary(Binary f, Rows<T> a, Rows<T> b, T* y, int64_t rows, int64_t n) {
     }
   }
 }
-void binary_f(Binary f, Rows<float> a, Rows<float> b, float* y, int64_t rows, int64_t n) { binary(f, a, b, y, rows, n); }
+void binary_f(Binary f, Rows<float> a, Rows<float> b, float* y, int64_t rows, int64_t n) {
+  binary(f, a, b, y, rows, n);
+}
 void binary_d(Binary f, Rows<double> a, Rows<double> b, double* y, int64_t rows, int64_t n) {
   binary(f, a, b, y, rows, n);
 }

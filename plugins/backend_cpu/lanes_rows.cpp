@@ -72,7 +72,8 @@ HWY_INLINE void into(T* y, const T* x, int64_t n, const F& f) {
   const hn::ScalableTag<T> d;
   each(
       d, n, [&](int64_t i) HWY_ATTR { hn::StoreU(f(hn::LoadU(d, y + i), hn::LoadU(d, x + i)), d, y + i); },
-      [&](int64_t i, size_t k) HWY_ATTR { store_part(f(load_part(d, y + i, k), load_part(d, x + i, k)), d, y + i, k); });
+      [&](int64_t i, size_t k)
+          HWY_ATTR { store_part(f(load_part(d, y + i, k), load_part(d, x + i, k)), d, y + i, k); });
 }
 template <class T>
 void add(T* y, const T* x, int64_t n) {
@@ -83,21 +84,30 @@ void max_into(T* y, const T* x, int64_t n) {
   into(y, x, n, [](auto a, auto b) HWY_ATTR { return hn::IfThenElse(hn::Gt(b, a), b, a); });
 }
 
+// NaN, or no finite peak, makes the whole row NaN by itself.
 template <class T>
 void softmax(const T* x, T* y, int64_t rows, int64_t n) {
   const hn::ScalableTag<T> d;
   for (int64_t r = 0; r < rows; ++r, x += n, y += n) {
     const auto peak = hn::Set(d, max(x, n));
+    const auto power = [&](auto v) HWY_ATTR {
+      const auto z = hn::Sub(v, peak);
+      return hn::IfThenElse(hn::IsNaN(z), z, hn::Exp(d, z));  // Highway's exponential of NaN is 0
+    };
+    auto s = hn::Zero(d);
+    double tail = 0;
     each(
-        d, n, [&](int64_t i) HWY_ATTR { hn::StoreU(hn::CallExp(d, hn::Sub(hn::LoadU(d, x + i), peak)), d, y + i); },
+        d, n,
+        [&](int64_t i) HWY_ATTR {
+          const auto e = power(hn::LoadU(d, x + i));
+          s = hn::Add(s, e);
+          hn::StoreU(e, d, y + i);
+        },
         [&](int64_t i, size_t k) HWY_ATTR {
-          store_part(hn::CallExp(d, hn::Sub(load_part(d, x + i, k), peak)), d, y + i, k);
+          store_part(power(load_part(d, x + i, k)), d, y + i, k);
+          for (size_t j = 0; j < k; ++j) tail += double(y[i + int64_t(j)]);
         });
-    const double total = sum(y, n);
-    // An exponential of NaN reads 0 in Highway; a row with NaN, or with no finite peak, has no softmax.
-    bool broken = !(std::isfinite(double(hn::GetLane(peak))));
-    for (int64_t i = 0; !broken && i < n; ++i) broken = x[i] != x[i];
-    const auto scale = hn::Set(d, broken ? T(NAN) : T(1 / total));
+    const auto scale = hn::Set(d, T(1 / (lane_sum(d, s) + tail)));
     each(
         d, n, [&](int64_t i) HWY_ATTR { hn::StoreU(hn::Mul(hn::LoadU(d, y + i), scale), d, y + i); },
         [&](int64_t i, size_t k) HWY_ATTR { store_part(hn::Mul(load_part(d, y + i, k), scale), d, y + i, k); });
@@ -126,7 +136,8 @@ void conv(const T* const* x, const T* w, T* y, int64_t taps, int64_t channels) {
       d, channels,
       [&](int64_t i) HWY_ATTR {
         auto s = hn::Zero(d);
-        for (int64_t j = 0; j < taps; ++j) s = hn::MulAdd(hn::LoadU(d, w + j * channels + i), hn::LoadU(d, x[j] + i), s);
+        for (int64_t j = 0; j < taps; ++j)
+          s = hn::MulAdd(hn::LoadU(d, w + j * channels + i), hn::LoadU(d, x[j] + i), s);
         hn::StoreU(s, d, y + i);
       },
       [&](int64_t i, size_t k) HWY_ATTR {
@@ -164,9 +175,8 @@ void rms_norm(const T* x, const T* w, T* y, int64_t rows, int64_t n, double eps)
     const auto scale = hn::Set(d, T(1 / std::sqrt(square_sum(x, n) / double(n) + eps)));
     each(
         d, n,
-        [&](int64_t i) HWY_ATTR {
-          hn::StoreU(hn::Mul(hn::LoadU(d, w + i), hn::Mul(hn::LoadU(d, x + i), scale)), d, y + i);
-        },
+        [&](int64_t i)
+            HWY_ATTR { hn::StoreU(hn::Mul(hn::LoadU(d, w + i), hn::Mul(hn::LoadU(d, x + i), scale)), d, y + i); },
         [&](int64_t i, size_t k) HWY_ATTR {
           store_part(hn::Mul(load_part(d, w + i, k), hn::Mul(load_part(d, x + i, k), scale)), d, y + i, k);
         });
@@ -222,8 +232,8 @@ void rms_norm_backward(const T* x, const T* w, const T* dy, T* dx, T* dw, int64_
 }
 
 // Plain functions for the dispatch tables, float and double of each.
-#define KB_BOTH(R, NAME, PARAMS, ARGS)                      \
-  R NAME##_f PARAMS(float) { return NAME ARGS; }            \
+#define KB_BOTH(R, NAME, PARAMS, ARGS)           \
+  R NAME##_f PARAMS(float) { return NAME ARGS; } \
   R NAME##_d PARAMS(double) { return NAME ARGS; }
 #define P_SUM(T) (const T* x, int64_t n)
 #define P_INTO(T) (T * y, const T* x, int64_t n)
@@ -253,13 +263,17 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace kb::cpu {
-#define KB_EXPORT_BOTH(R, NAME, PARAMS, ARGS)                             \
-  HWY_EXPORT(NAME##_f);                                                   \
-  HWY_EXPORT(NAME##_d);                                                   \
-  template <>                                                             \
-  R NAME##_lanes PARAMS(float) { return HWY_DYNAMIC_DISPATCH(NAME##_f) ARGS; } \
-  template <>                                                             \
-  R NAME##_lanes PARAMS(double) { return HWY_DYNAMIC_DISPATCH(NAME##_d) ARGS; }
+#define KB_EXPORT_BOTH(R, NAME, PARAMS, ARGS)   \
+  HWY_EXPORT(NAME##_f);                         \
+  HWY_EXPORT(NAME##_d);                         \
+  template <>                                   \
+  R NAME##_lanes PARAMS(float) {                \
+    return HWY_DYNAMIC_DISPATCH(NAME##_f) ARGS; \
+  }                                             \
+  template <>                                   \
+  R NAME##_lanes PARAMS(double) {               \
+    return HWY_DYNAMIC_DISPATCH(NAME##_d) ARGS; \
+  }
 KB_EXPORT_BOTH(double, sum, P_SUM, (x, n))
 KB_EXPORT_BOTH(double, square_sum, P_SUM, (x, n))
 KB_EXPORT_BOTH(void, add, P_INTO, (y, x, n))

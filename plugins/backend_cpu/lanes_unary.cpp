@@ -1,4 +1,5 @@
-// lanes_unary.cpp: functions of one operand. Highway's polynomials, with what they leave out: NaN, infinities, large angles.
+// lanes_unary.cpp: functions of one operand. Highway's polynomials, with what they leave out: NaN, infinities, large
+// angles.
 #include "lanes.h"
 #include "lanes_setup.h"
 #undef HWY_TARGET_INCLUDE
@@ -43,8 +44,7 @@ HWY_INLINE V softplus_all(D d, V x) {  // max(x, 0) + log1p(exp(-|x|))
 }
 template <bool kSin, class D, class V, class T = hn::TFromD<D>>
 HWY_INLINE V angle_all(D d, V x) {
-  if (HWY_LIKELY(hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, T(30000))))))
-    return kSin ? hn::Sin(d, x) : hn::Cos(d, x);
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, T(30000)))))) return kSin ? hn::Sin(d, x) : hn::Cos(d, x);
   HWY_ALIGN T t[hn::MaxLanes(d)];  // beyond the range that Highway reduces: the C library
   hn::Store(x, d, t);
   for (size_t i = 0; i < hn::Lanes(d); ++i) t[i] = kSin ? std::sin(t[i]) : std::cos(t[i]);
@@ -66,23 +66,39 @@ HWY_NOINLINE void map(const T* x, T* y, int64_t n, const F& f) {
   }
 }
 
-#define KB_MAP(EXPR) \
-  return map(x, y, n, [=](auto d, auto v) HWY_ATTR { using E = hn::TFromD<decltype(d)>; (void)d, (void)sizeof(E); return EXPR; })
+#define KB_MAP(EXPR)                                 \
+  return map(x, y, n, [=](auto d, auto v) HWY_ATTR { \
+    using E = hn::TFromD<decltype(d)>;               \
+    (void)d, (void)sizeof(E);                        \
+    return EXPR;                                     \
+  })
 template <class T>
 void unary(Unary f, const T* x, T* y, int64_t n, double mul, double add) {
   switch (f) {
-    case Unary::affine: KB_MAP(hn::MulAdd(hn::Set(d, E(mul)), v, hn::Set(d, E(add))));
-    case Unary::exp: KB_MAP(exp_all(d, v));
-    case Unary::log: KB_MAP(log_all(d, v));
-    case Unary::sigmoid: KB_MAP(sigmoid_all(d, v));
-    case Unary::tanh: KB_MAP(nan_through(d, v, hn::Tanh(d, v)));
-    case Unary::softplus: KB_MAP(softplus_all(d, v));
-    case Unary::rsqrt: KB_MAP(hn::Div(hn::Set(d, E(1)), hn::Sqrt(v)));
-    case Unary::sqrt: KB_MAP(hn::Sqrt(v));
-    case Unary::sin: KB_MAP(angle_all<true>(d, v));
-    case Unary::cos: KB_MAP(angle_all<false>(d, v));
-    case Unary::floor: KB_MAP(hn::Floor(v));
-    case Unary::is_finite: KB_MAP(hn::IfThenElseZero(hn::Lt(hn::Abs(v), hn::Set(d, E(INFINITY))), hn::Set(d, E(1))));
+    case Unary::affine:
+      KB_MAP(hn::MulAdd(hn::Set(d, E(mul)), v, hn::Set(d, E(add))));
+    case Unary::exp:
+      KB_MAP(exp_all(d, v));
+    case Unary::log:
+      KB_MAP(log_all(d, v));
+    case Unary::sigmoid:
+      KB_MAP(sigmoid_all(d, v));
+    case Unary::tanh:
+      KB_MAP(nan_through(d, v, hn::Tanh(d, v)));
+    case Unary::softplus:
+      KB_MAP(softplus_all(d, v));
+    case Unary::rsqrt:
+      KB_MAP(hn::Div(hn::Set(d, E(1)), hn::Sqrt(v)));
+    case Unary::sqrt:
+      KB_MAP(hn::Sqrt(v));
+    case Unary::sin:
+      KB_MAP(angle_all<true>(d, v));
+    case Unary::cos:
+      KB_MAP(angle_all<false>(d, v));
+    case Unary::floor:
+      KB_MAP(hn::Floor(v));
+    case Unary::is_finite:
+      KB_MAP(hn::IfThenElseZero(hn::Lt(hn::Abs(v), hn::Set(d, E(INFINITY))), hn::Set(d, E(1))));
   }
 }
 void unary_f(Unary f, const float* x, float* y, int64_t n, double mul, double add) { unary(f, x, y, n, mul, add); }

@@ -13,7 +13,8 @@ constexpr int64_t kFewRows = 4;  // oneDNN's bits change with the thread count b
 // The product for `rows` of axis 0 of a. One b for all of a, with rows contiguous, is a single product.
 DenseProduct product_of(const Call& c, const ops::Matmul& op, int64_t rows) {
   const kb_type &a = c.in(0), &b = c.in(1), &y = c.out(0);
-  DenseProduct p{1, y.shape[y.rank - 2], y.shape[y.rank - 1], c.dim(0, op.ta ? -2 : -1), op.ta, op.tb, b.rank > 2, c.adds(0)};
+  DenseProduct p{
+      1, y.shape[y.rank - 2], y.shape[y.rank - 1], c.dim(0, op.ta ? -2 : -1), op.ta, op.tb, b.rank > 2, c.adds(0)};
   for (int i = 1; i < a.rank - 2; ++i) p.batch *= a.shape[i];
   if (a.rank > 2) {
     p.batch *= rows;
@@ -26,8 +27,8 @@ DenseProduct product_of(const Call& c, const ops::Matmul& op, int64_t rows) {
   return p;
 }
 
-// Rows past those in use are zero and the host clears the output's, so a few more may be multiplied: rounding keeps the number
-// of primitives a node needs at 16 or fewer, however its row count moves.
+// Rows past those in use are zero and the host clears the output's, so a few more may be multiplied: rounding keeps the
+// number of primitives a node needs at 16 or fewer, however its row count moves.
 int64_t rounded(int64_t rows, int64_t bound) {
   const int64_t step = std::max<int64_t>(64, (bound + 15) / 16);
   return std::min(bound, (rows + step - 1) / step * step);
@@ -43,16 +44,20 @@ template <class T>
 void run_blocked(const Call& c, const DenseProduct& p) {
   const T *a = c.get<T>(0), *b = c.get<T>(1);
   T* y = c.put<T>(0);
-  // Wide blocks when they suffice to occupy the team, narrow ones otherwise; never a function of the thread that runs them.
-  const int64_t rows = std::min(p.m, kBlockRows), cols = p.m > kBlockRows ? std::max(p.n, int64_t(1)) : kBlockWidth;
+  // Blocks may depend on the team: a number's sum runs over k in one order whatever block it is in.
+  const int64_t even = (p.batch * p.m + c.threads() - 1) / c.threads();
+  const int64_t rows = std::clamp<int64_t>((even + 7) / 8 * 8, 8, kBlockRows);
+  const int64_t cols = p.batch * p.m >= 8 * c.threads() ? std::max<int64_t>(p.n, 1) : kBlockWidth;
   const int64_t down = (p.m + rows - 1) / rows, across = (p.n + cols - 1) / cols;
-  const std::vector<double> cost(size_t(p.batch * down * across), double(rows) * double(std::min(cols, p.n)) * double(p.k));
+  const std::vector<double> cost(size_t(p.batch * down * across),
+                                 double(rows) * double(std::min(cols, p.n)) * double(p.k));
   share(c, cost, [&](int64_t first, int64_t last, int32_t thread) {
-    T* scratch = c.workspace<T>() + thread * kBlockDepth * kBlockWidth;
+    T* scratch = c.workspace<T>() + thread * kBlockScratch;
     for (int64_t u = first; u < last; ++u) {
       const int64_t z = u / (down * across), i = u / across % down * rows, j = u % across * cols;
-      multiply_blocked<T>({p.m, p.n, p.k, p.ta, p.tb, p.add}, a + z * p.m * p.k, b + (p.b_per_batch ? z * p.k * p.n : 0),
-                          y + z * p.m * p.n, i, std::min(p.m, i + rows), j, std::min(p.n, j + cols), scratch);
+      multiply_blocked<T>({p.m, p.n, p.k, p.ta, p.tb, p.add}, a + z * p.m * p.k,
+                          b + (p.b_per_batch ? z * p.k * p.n : 0), y + z * p.m * p.n, i, std::min(p.m, i + rows), j,
+                          std::min(p.n, j + cols), scratch);
     }
   });
 }
@@ -76,8 +81,9 @@ void run_few_rows(const Call& c, const DenseProduct& p) {
         continue;
       }
       for (int64_t l = 0; l < p.k; l += kBlockDepth)
-        multiply(p.m, n, std::min(kBlockDepth, p.k - l), Left<T>{a + (p.ta ? l * p.m : l), p.ta ? 1 : p.k, p.ta ? p.m : 1},
-                 b + l * p.n + j, p.n, y, p.n, p.add || l > 0);
+        multiply(p.m, n, std::min(kBlockDepth, p.k - l),
+                 Left<T>{a + (p.ta ? l * p.m : l), p.ta ? 1 : p.k, p.ta ? p.m : 1}, b + l * p.n + j, p.n, y, p.n,
+                 p.add || l > 0);
     }
   });
 }
@@ -108,7 +114,7 @@ Matmul::Plan::~Plan() = default;
 void Matmul::supports(const Call& c, const Op&) { decline_bf16(c, "matmul"); }
 
 uint64_t Matmul::workspace(const Call& c, const Op&) {
-  return c.in(0).dtype == KB_F64 ? uint64_t(c.threads() * kBlockDepth * kBlockWidth) * sizeof(double) : 0;
+  return c.in(0).dtype == KB_F64 ? uint64_t(c.threads() * kBlockScratch) * sizeof(double) : 0;
 }
 
 std::unique_ptr<Matmul::Plan> Matmul::prepare(const Call& c, const Op& op) {

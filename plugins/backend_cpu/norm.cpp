@@ -18,7 +18,9 @@ void check(const Call& c) {
 
 // dw is gathered in pieces of rows, cut by shape alone: each adds up to 64 rows in the type, then in double.
 constexpr int64_t kMostPieces = 16;
-int64_t pieces(int64_t rows, int64_t n) { return std::min(pieces_of(rows * n, 32768, kMostPieces), std::max<int64_t>(1, rows)); }
+int64_t pieces(int64_t rows, int64_t n) {
+  return std::min(pieces_of(rows * n, 32768, kMostPieces), std::max<int64_t>(1, rows));
+}
 
 }  // namespace
 
@@ -45,8 +47,8 @@ void RmsNormBackwardKernel::launch(const Call& c, const Op& o) {
   const int64_t n = width(c), rows = rows_of(c, c.in(0).rank ? c.rows(c.in(0)) : 1);
   const int64_t count = pieces(rows, n), each = ceil_div(rows, count);
   floats(c.in(0).dtype, [&]<class T>() {
-    double* total = c.workspace<double>();                 // [pieces, n]
-    T* part = reinterpret_cast<T*>(total + count * n);     // [pieces, n]
+    double* total = c.workspace<double>();              // [pieces, n]
+    T* part = reinterpret_cast<T*>(total + count * n);  // [pieces, n]
     const auto run = [&](int64_t from, int64_t to, T* weight) {
       rms_norm_backward_lanes(c.get<T>(0) + from * n, c.get<T>(1), c.get<T>(2) + from * n,
                               dx ? c.put<T>(0) + from * n : nullptr, weight, to - from, n, o.eps);

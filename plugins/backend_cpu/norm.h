@@ -1,4 +1,5 @@
-// norm.h: RMSNorm over the last axis, and its gradient (../../core/README.md, "Base ops"). x and w have one type on the CPU.
+// norm.h: RMSNorm over the last axis, and its gradient (../../core/README.md, "Base ops"). x and w have one type on the
+// CPU.
 #pragma once
 #include "element_kernel.h"
 

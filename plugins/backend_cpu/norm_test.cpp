@@ -13,7 +13,9 @@ using kbtest::run;
 namespace {
 
 const std::vector<kb_attr> kEps = {kb::Attr("eps", 1e-5)};
-double tolerance(uint32_t dtype) { return dtype == KB_F32 ? 1e-6 : 1e-14; }  // a few roundings, and a dot product of a row
+double tolerance(uint32_t dtype) {
+  return dtype == KB_F32 ? 1e-6 : 1e-14;
+}  // a few roundings, and a dot product of a row
 
 TEST(RmsNorm, AgreesWithTheReferenceForwardAndBackward) {
   for (uint32_t dtype : {KB_F32, KB_F64})
@@ -44,7 +46,8 @@ TEST(RmsNorm, IsFiniteForZerosAndLargeRows) {
     std::vector<Array> y{x}, d{x, w};
     run(kb::kernel_table<RmsNormKernel>(), kEps, {&x, &w}, y);
     run(kb::kernel_table<RmsNormBackwardKernel>(), kEps, {&x, &w, &dy}, d);
-    for (int64_t i = 0; i < 65; ++i) EXPECT_TRUE(std::isfinite(y[0].at(i)) && std::isfinite(d[0].at(i)) && std::isfinite(d[1].at(i)));
+    for (int64_t i = 0; i < 65; ++i)
+      EXPECT_TRUE(std::isfinite(y[0].at(i)) && std::isfinite(d[0].at(i)) && std::isfinite(d[1].at(i)));
   }
 }
 

@@ -41,12 +41,12 @@ DensePrimitive::DensePrimitive(const DenseProduct& p) {
       attr.set_post_ops(sum);
     }
     dnnl::engine& e = cpu_engine();
-    state_ = std::make_unique<State>(State{dnnl::matmul(dnnl::matmul::primitive_desc({a, b, c}, attr, e)), dnnl::stream(e),
-                                           dnnl::memory(a, e, nullptr), dnnl::memory(b, e, nullptr),
+    state_ = std::make_unique<State>(State{dnnl::matmul(dnnl::matmul::primitive_desc({a, b, c}, attr, e)),
+                                           dnnl::stream(e), dnnl::memory(a, e, nullptr), dnnl::memory(b, e, nullptr),
                                            dnnl::memory(c, e, nullptr)});
   } catch (const dnnl::error& x) {
-    fail("[matmul] oneDNN must accept batch ", p.batch, ", m ", p.m, ", n ", p.n, ", k ", p.k, ", ta ", p.ta, ", tb ", p.tb,
-         " but says: ", x.what(), "; another kernel for matmul can be chosen instead");
+    fail("[matmul] oneDNN must accept batch ", p.batch, ", m ", p.m, ", n ", p.n, ", k ", p.k, ", ta ", p.ta, ", tb ",
+         p.tb, " but says: ", x.what(), "; another kernel for matmul can be chosen instead");
   }
 }
 DensePrimitive::~DensePrimitive() = default;

@@ -1,5 +1,5 @@
-// onednn.h: float matrix products by oneDNN, as primitives made once for a shape. The only header that stands for oneDNN's 2.x
-// API (3.x drops the op descriptors); nothing of it is visible here.
+// onednn.h: float matrix products by oneDNN, as primitives made once for a shape. The only header that stands for
+// oneDNN's 2.x API (3.x drops the op descriptors); nothing of it is visible here.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,7 +14,8 @@ struct DenseProduct {  // c [batch, m, n] = op(a) op(b), or += when add; operand
   bool operator==(const DenseProduct&) const = default;
 };
 
-// One product ready to run: making it takes 0.1 to 0.2 ms, running it no more than the product. Not for two threads at once.
+// One product ready to run: making it takes 0.1 to 0.2 ms, running it no more than the product. Not for two threads at
+// once.
 class DensePrimitive {
  public:
   explicit DensePrimitive(const DenseProduct& p);  // throws kb::Error with the shape when oneDNN declines

@@ -1,21 +1,23 @@
-// permute.cpp: axes in another order. Runs that stay whole are copied; else the axis that is contiguous in the input and the
-// one that is contiguous in the output are walked in tiles that fit the first cache.
+// permute.cpp: axes in another order. Runs that stay whole are copied; else the axis that is contiguous in the input
+// and the one that is contiguous in the output are walked in tiles that fit the first cache.
 #include "shape.h"
 #include "strided.h"
 
 namespace kb::cpu {
 namespace {
 
+// y[i * y_step + j] = x[i + j * x_step], i in [from, to), j in [0, n). A tile is read and written whole line by whole
+// line: strides that are powers of two would evict a line before its other elements are needed.
 template <class T>
 void tiles(const T* x, int64_t x_step, T* y, int64_t y_step, int64_t from, int64_t to, int64_t n) {
-  // y[i * y_step + j] = x[i + j * x_step], i in [from, to), j in [0, n)
   constexpr int64_t side = 16;
-  for (int64_t i0 = from; i0 < to; i0 += side)
-    for (int64_t j0 = 0; j0 < n; j0 += side) {
-      const int64_t i1 = std::min(to, i0 + side), j1 = std::min(n, j0 + side);
-      for (int64_t i = i0; i < i1; ++i)
-        for (int64_t j = j0; j < j1; ++j) y[i * y_step + j] = x[i + j * x_step];
-    }
+  T part[side][side];
+  for (int64_t j0 = 0; j0 < n; j0 += side) {
+    const int64_t wide = std::min(side, n - j0), high = to - from;
+    for (int64_t j = 0; j < wide; ++j)
+      for (int64_t i = 0; i < high; ++i) part[i][j] = x[from + i + (j0 + j) * x_step];
+    for (int64_t i = 0; i < high; ++i) std::copy_n(part[i], wide, y + (from + i) * y_step + j0);
+  }
 }
 
 }  // namespace
@@ -27,8 +29,7 @@ void PermuteKernel::launch(const Call& c, const Op& o) {
   int64_t stride[KB_MAX_RANK], s = 1;
   for (int d = x.rank - 1; d >= 0; --d) stride[d] = s, s *= x.shape[d];
   Walk<1> w;
-  for (int d = 0; d < y.rank; ++d)
-    w.push(d == 0 ? c.rows(y) : y.shape[d], {stride[normal_axis(o.axes.at[d], x.rank)]});
+  for (int d = 0; d < y.rank; ++d) w.push(d == 0 ? c.rows(y) : y.shape[d], {stride[normal_axis(o.axes.at[d], x.rank)]});
   w.finish();
   const int last = w.rank - 1;
   const int64_t n = w.size[last], step = w.step[0][last];

@@ -1,5 +1,6 @@
-// philox.h: Philox4x32-10 (Salmon et al., SC 2011), and how elements draw from it. Element i uses block i / 2 of key `seed`:
-// counter {i/2 low, i/2 high, 0, 0}; its words are two 64-bit numbers, high word second. Every backend draws the same way.
+// philox.h: Philox4x32-10 (Salmon et al., SC 2011), and how elements draw from it. Element i uses block i / 2 of key
+// `seed`: counter {i/2 low, i/2 high, 0, 0}; its words are two 64-bit numbers, high word second. Every backend draws
+// the same way.
 #pragma once
 #include <array>
 #include <cmath>

@@ -10,7 +10,8 @@ namespace {
 
 void same_type(const Call& c) {
   if (c.in(0).dtype != c.out(0).dtype)
-    fail("the result must have the operand's type, ", dtype_name(c.in(0).dtype), ", but got ", dtype_name(c.out(0).dtype));
+    fail("the result must have the operand's type, ", dtype_name(c.in(0).dtype), ", but got ",
+         dtype_name(c.out(0).dtype));
 }
 void unary(const Call& c, Unary f, int64_t grain, double mul = 1, double add = 0) {
   if (!c.wanted(0)) return;
@@ -23,12 +24,11 @@ void unary(const Call& c, Unary f, int64_t grain, double mul = 1, double add = 0
   });
 }
 
-// Element i of x, in steps, as T: the way in for operands of another type, and for integers.
-template <class T>
-void load_as(uint32_t dtype, const void* x, int64_t at, int64_t step, T* to, int64_t n) {
-  numbers(dtype, [&]<class S>() {
+// n elements of x in steps, as double.
+void load_as_double(uint32_t dtype, const void* x, int64_t at, int64_t step, double* to, int64_t n) {
+  floats(dtype, [&]<class S>() {
     const S* from = static_cast<const S*>(x) + at;
-    for (int64_t i = 0; i < n; ++i) to[i] = T(from[i * step]);
+    for (int64_t i = 0; i < n; ++i) to[i] = double(from[i * step]);
   });
 }
 
@@ -51,18 +51,25 @@ void binary_same(const Call& c, Binary f, const Walk<2>& w) {
 
 double plain(Binary f, double a, double b) {
   switch (f) {
-    case Binary::add: return a + b;
-    case Binary::sub: return a - b;
-    case Binary::mul: return a * b;
-    case Binary::div: return a / b;
-    case Binary::minimum: return a < b ? a : b;
-    case Binary::maximum: return a > b ? a : b;
-    case Binary::less: return a < b;
+    case Binary::add:
+      return a + b;
+    case Binary::sub:
+      return a - b;
+    case Binary::mul:
+      return a * b;
+    case Binary::div:
+      return a / b;
+    case Binary::minimum:
+      return a < b ? a : b;
+    case Binary::maximum:
+      return a > b ? a : b;
+    case Binary::less:
+      return a < b;
   }
   return 0;
 }
 
-// Operands of several types: both become double, a block at a time.
+// Operands of two float types: both become double, a block at a time.
 template <class T>
 void binary_mixed(const Call& c, Binary f, const Walk<2>& w) {
   T* y = c.put<T>(0);
@@ -74,8 +81,8 @@ void binary_mixed(const Call& c, Binary f, const Walk<2>& w) {
       for (int64_t k = 0; k < count; ++k)
         for (int64_t i = 0; i < n; i += block) {
           const int64_t m = std::min(block, n - i), sa = w.step[0][w.rank - 1], sb = w.step[1][w.rank - 1];
-          load_as(c.in(0).dtype, c.c->in[0].data, at[0] + k * w.row_step(0) + i * sa, sa, a, m);
-          load_as(c.in(1).dtype, c.c->in[1].data, at[1] + k * w.row_step(1) + i * sb, sb, b, m);
+          load_as_double(c.in(0).dtype, c.c->in[0].data, at[0] + k * w.row_step(0) + i * sa, sa, a, m);
+          load_as_double(c.in(1).dtype, c.c->in[1].data, at[1] + k * w.row_step(1) + i * sb, sb, b, m);
           for (int64_t j = 0; j < m; ++j) y[(r + k) * n + i + j] = T(plain(f, a[j], b[j]));
         }
     });
@@ -91,9 +98,7 @@ void binary(const Call& c, Binary f) {
   if (equal && t.dtype == KB_F32) return binary_same<float>(c, f, w);
   if (equal && t.dtype == KB_F64) return binary_same<double>(c, f, w);
   if (equal && t.dtype == KB_I32 && f != Binary::div) return binary_same<int32_t>(c, f, w);
-  if (f == Binary::div && t.dtype != KB_F32 && t.dtype != KB_F64)
-    fail("a quotient must be f32 or f64 but got ", dtype_name(t.dtype), "; cast first");
-  numbers(t.dtype, [&]<class T>() { binary_mixed<T>(c, f, w); });
+  floats(t.dtype, [&]<class T>() { binary_mixed<T>(c, f, w); });
 }
 
 template <class F>

@@ -25,11 +25,11 @@ KB_CPU_KERNEL(Maximum);
 KB_CPU_KERNEL(Less);
 }  // namespace kb::cpu
 
-#define KB_POINTWISE_KERNELS                                                                                    \
-  kernel<kb::cpu::AffineKernel>(), kernel<kb::cpu::ExpKernel>(), kernel<kb::cpu::LogKernel>(),                  \
-      kernel<kb::cpu::SigmoidKernel>(), kernel<kb::cpu::TanhKernel>(), kernel<kb::cpu::SoftplusKernel>(),       \
-      kernel<kb::cpu::RsqrtKernel>(), kernel<kb::cpu::SqrtKernel>(), kernel<kb::cpu::SinKernel>(),              \
-      kernel<kb::cpu::CosKernel>(), kernel<kb::cpu::ErfKernel>(), kernel<kb::cpu::FloorKernel>(),               \
-      kernel<kb::cpu::IsFiniteKernel>(), kernel<kb::cpu::AddKernel>(), kernel<kb::cpu::SubKernel>(),            \
-      kernel<kb::cpu::MulKernel>(), kernel<kb::cpu::DivKernel>(), kernel<kb::cpu::MinimumKernel>(),             \
+#define KB_POINTWISE_KERNELS                                                                              \
+  kernel<kb::cpu::AffineKernel>(), kernel<kb::cpu::ExpKernel>(), kernel<kb::cpu::LogKernel>(),            \
+      kernel<kb::cpu::SigmoidKernel>(), kernel<kb::cpu::TanhKernel>(), kernel<kb::cpu::SoftplusKernel>(), \
+      kernel<kb::cpu::RsqrtKernel>(), kernel<kb::cpu::SqrtKernel>(), kernel<kb::cpu::SinKernel>(),        \
+      kernel<kb::cpu::CosKernel>(), kernel<kb::cpu::ErfKernel>(), kernel<kb::cpu::FloorKernel>(),         \
+      kernel<kb::cpu::IsFiniteKernel>(), kernel<kb::cpu::AddKernel>(), kernel<kb::cpu::SubKernel>(),      \
+      kernel<kb::cpu::MulKernel>(), kernel<kb::cpu::DivKernel>(), kernel<kb::cpu::MinimumKernel>(),       \
       kernel<kb::cpu::MaximumKernel>(), kernel<kb::cpu::LessKernel>()

@@ -66,8 +66,8 @@ void check(const Case& k, uint32_t dtype) {
   run(k.kernel, kNone, {&x}, y);
   for (int64_t i = 0; i < x.size(); ++i) {
     const long double at = dtype == KB_F32 ? (long double)(x.data<float>()[i]) : (long double)(x.data<double>()[i]);
-    EXPECT_LE(ulps(y[0], i, k.f(at)), k.tolerance)
-        << k.name << " " << kb::dtype_name(dtype) << " at " << double(at) << ": " << y[0].at(i) << " want " << double(k.f(at));
+    EXPECT_LE(ulps(y[0], i, k.f(at)), k.tolerance) << k.name << " " << kb::dtype_name(dtype) << " at " << double(at)
+                                                   << ": " << y[0].at(i) << " want " << double(k.f(at));
   }
 }
 
@@ -75,21 +75,26 @@ TEST(Unary, AgreesWithTheLibraryWithinFourUlpAtAllMagnitudes) {
   const auto wide = with_extremes(ladder(1e-30, 9e3, true));
   const Case cases[] = {
       {"exp", kb::kernel_table<ExpKernel>(), [](long double x) { return std::exp(x); }, wide, 4},
-      {"log", kb::kernel_table<LogKernel>(), [](long double x) { return std::log(x); }, with_extremes(ladder(1e-30, 1e30, false)), 4},
+      {"log", kb::kernel_table<LogKernel>(), [](long double x) { return std::log(x); },
+       with_extremes(ladder(1e-30, 1e30, false)), 4},
       {"sigmoid", kb::kernel_table<SigmoidKernel>(), sigmoid, wide, 4},
       {"tanh", kb::kernel_table<TanhKernel>(), [](long double x) { return std::tanh(x); }, wide, 4},
       {"softplus", kb::kernel_table<SoftplusKernel>(), softplus, wide, 4},
-      {"rsqrt", kb::kernel_table<RsqrtKernel>(), [](long double x) { return 1 / std::sqrt(x); }, with_extremes(ladder(1e-30, 1e30, false)), 1},
-      {"sqrt", kb::kernel_table<SqrtKernel>(), [](long double x) { return std::sqrt(x); }, with_extremes(ladder(1e-30, 1e30, false)), 1},
+      {"rsqrt", kb::kernel_table<RsqrtKernel>(), [](long double x) { return 1 / std::sqrt(x); },
+       with_extremes(ladder(1e-30, 1e30, false)), 1},
+      {"sqrt", kb::kernel_table<SqrtKernel>(), [](long double x) { return std::sqrt(x); },
+       with_extremes(ladder(1e-30, 1e30, false)), 1},
       {"erf", kb::kernel_table<ErfKernel>(), [](long double x) { return std::erf(x); }, wide, 4},
       {"floor", kb::kernel_table<FloorKernel>(), [](long double x) { return std::floor(x); }, wide, 0},
-      {"is_finite", kb::kernel_table<IsFiniteKernel>(), [](long double x) { return (long double)(std::isfinite(x)); }, wide, 0},
+      {"is_finite", kb::kernel_table<IsFiniteKernel>(), [](long double x) { return (long double)(std::isfinite(x)); },
+       wide, 0},
   };
   for (const Case& k : cases)
     for (uint32_t dtype : {KB_F32, KB_F64}) check(k, dtype);
 }
 
-// Near a zero of the function the ulp of the result is far below the one of the reduced angle: the bound is absolute there.
+// Near a zero of the function the ulp of the result is far below the one of the reduced angle: the bound is absolute
+// there.
 TEST(Unary, SineAndCosineAreAccurateAndFallBackForLargeAngles) {
   for (uint32_t dtype : {KB_F32, KB_F64})
     for (const bool sine : {true, false}) {
@@ -103,7 +108,9 @@ TEST(Unary, SineAndCosineAreAccurateAndFallBackForLargeAngles) {
           EXPECT_TRUE(std::isnan(y[0].at(i)));
           continue;
         }
-        EXPECT_LE(std::fabs(y[0].at(i) - want), (dtype == KB_F32 ? 2.4e-7 : 4.5e-16) * std::max(1e-2, std::fabs(want)) * 2) << at;
+        EXPECT_LE(std::fabs(y[0].at(i) - want),
+                  (dtype == KB_F32 ? 2.4e-7 : 4.5e-16) * std::max(1e-2, std::fabs(want)) * 2)
+            << at;
       }
     }
 }
@@ -173,13 +180,26 @@ TEST(Binary, AgreesWithTheReferenceForEveryBroadcastPatternAndType) {
   struct Shapes {
     kb::Shape a, b, y;
   };
-  std::vector<Shapes> shapes = {
-      {{}, {}, {}},           {{1}, {7}, {7}},         {{5, 17}, {17}, {5, 17}},       {{5, 17}, {5, 1}, {5, 17}},
-      {{17}, {5, 17}, {5, 17}}, {{5, 1}, {1, 9}, {5, 9}}, {{3, 4, 1}, {3, 4, 65}, {3, 4, 65}}, {{3, 4, 8}, {4, 8}, {3, 4, 8}},
-      {{3, 4, 8}, {4, 1}, {3, 4, 8}}, {{3, 4, 8}, {3, 1, 8}, {3, 4, 8}}, {{2, 1, 3, 1}, {5, 1, 7}, {2, 5, 3, 7}},
-      {{300, 200}, {200}, {300, 200}}, {{300, 200}, {300, 1}, {300, 200}}, {{0, 4}, {4}, {0, 4}}, {{2, 3}, {}, {2, 3}}};
+  std::vector<Shapes> shapes = {{{}, {}, {}},
+                                {{1}, {7}, {7}},
+                                {{5, 17}, {17}, {5, 17}},
+                                {{5, 17}, {5, 1}, {5, 17}},
+                                {{17}, {5, 17}, {5, 17}},
+                                {{5, 1}, {1, 9}, {5, 9}},
+                                {{3, 4, 1}, {3, 4, 65}, {3, 4, 65}},
+                                {{3, 4, 8}, {4, 8}, {3, 4, 8}},
+                                {{3, 4, 8}, {4, 1}, {3, 4, 8}},
+                                {{3, 4, 8}, {3, 1, 8}, {3, 4, 8}},
+                                {{2, 1, 3, 1}, {5, 1, 7}, {2, 5, 3, 7}},
+                                {{300, 200}, {200}, {300, 200}},
+                                {{300, 200}, {300, 1}, {300, 200}},
+                                {{0, 4}, {4}, {0, 4}},
+                                {{2, 3}, {}, {2, 3}}};
   for (int64_t n : {1, 2, 3, 5, 63, 64, 65, 1000, 50000}) shapes.push_back({{n}, {n}, {n}});
-  const uint32_t types[][3] = {{KB_F32, KB_F32, KB_F32}, {KB_F64, KB_F64, KB_F64}, {KB_F32, KB_F64, KB_F64}, {KB_F64, KB_F32, KB_F64},
+  const uint32_t types[][3] = {{KB_F32, KB_F32, KB_F32},
+                               {KB_F64, KB_F64, KB_F64},
+                               {KB_F32, KB_F64, KB_F64},
+                               {KB_F64, KB_F32, KB_F64},
                                {KB_I32, KB_I32, KB_I32}};
   for (const Pair& p : pairs())
     for (const Shapes& s : shapes)
@@ -200,10 +220,11 @@ TEST(Binary, MayWriteOverAnOperandOfItsOwnShape) {
     Array x = normal(KB_F32, {65, 17}, 1);
     const Array other = normal(KB_F32, side ? kb::Shape{65, 1} : kb::Shape{17}, 2);
     std::vector<Array> want{x}, y{x};
-    run(kb::kernel_table<SubKernel>(), kNone, side ? std::vector<const Array*>{&other, &x} : std::vector<const Array*>{&x, &other}, want);
+    run(kb::kernel_table<SubKernel>(), kNone,
+        side ? std::vector<const Array*>{&other, &x} : std::vector<const Array*>{&x, &other}, want);
     // `accumulate` keeps the helper from clearing the output, which here is the operand's memory.
-    run(kb::kernel_table<SubKernel>(), kNone, side ? std::vector<const Array*>{&other, &y[0]} : std::vector<const Array*>{&y[0], &other}, y,
-        {{}, 1});
+    run(kb::kernel_table<SubKernel>(), kNone,
+        side ? std::vector<const Array*>{&other, &y[0]} : std::vector<const Array*>{&y[0], &other}, y, {{}, 1});
     EXPECT_EQ(y[0].bytes, want[0].bytes);
   }
 }
@@ -238,9 +259,11 @@ TEST(Cast, ConvertsBetweenAllTypesAndClampsToIntegers) {
   std::vector<Array> i{array(KB_I32, {6})}, u{array(KB_U8, {6})}, f{array(KB_F32, {6})}, l{array(KB_I64, {6})};
   const std::vector<kb_attr> to = {kb::Attr("dtype", 0)};
   run(kb::kernel_table<CastKernel>(), to, {&x}, i);
-  EXPECT_EQ(std::vector<int32_t>(i[0].data<int32_t>(), i[0].data<int32_t>() + 6), (std::vector<int32_t>{-1, 2, 300, INT32_MIN, INT32_MAX, 0}));
+  EXPECT_EQ(std::vector<int32_t>(i[0].data<int32_t>(), i[0].data<int32_t>() + 6),
+            (std::vector<int32_t>{-1, 2, 300, INT32_MIN, INT32_MAX, 0}));
   run(kb::kernel_table<CastKernel>(), to, {&x}, u);
-  EXPECT_EQ(std::vector<uint8_t>(u[0].data<uint8_t>(), u[0].data<uint8_t>() + 6), (std::vector<uint8_t>{0, 2, 255, 0, 255, 0}));
+  EXPECT_EQ(std::vector<uint8_t>(u[0].data<uint8_t>(), u[0].data<uint8_t>() + 6),
+            (std::vector<uint8_t>{0, 2, 255, 0, 255, 0}));
   run(kb::kernel_table<CastKernel>(), to, {&x}, l);
   EXPECT_EQ(l[0].data<int64_t>()[3], INT64_MIN);
   run(kb::kernel_table<CastKernel>(), to, {&i[0]}, f);
@@ -249,7 +272,7 @@ TEST(Cast, ConvertsBetweenAllTypesAndClampsToIntegers) {
   run(kb::kernel_table<CastKernel>(), to, {&x}, h);
   run(kb::kernel_table<CastKernel>(), to, {&h[0]}, f);
   EXPECT_EQ(f[0].at(0), -1.5);
-    EXPECT_EQ(f[0].at(1), 2.75);
+  EXPECT_EQ(f[0].at(1), 2.75);
 }
 
 }  // namespace

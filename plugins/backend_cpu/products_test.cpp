@@ -1,5 +1,5 @@
-// Matrix products against the plain loops. Tolerances: double 1e-12; float 2e-6 in norm: sums in float of up to 300 terms,
-// whose roundings (6e-8 each) grow like the root of their number.
+// Matrix products against the plain loops. Tolerances: double 1e-12; float 2e-6 in norm: sums in float of up to 300
+// terms, whose roundings (6e-8 each) grow like the root of their number.
 #include <gtest/gtest.h>
 
 #include "grouped.h"
@@ -18,11 +18,12 @@ double tolerance(uint32_t dtype) { return dtype == KB_F64 ? 1e-12 : 2e-6; }
 const std::vector<kb_attr> flags(bool ta, bool tb) { return {default_attr("ta", ta), default_attr("tb", tb)}; }
 
 // rows: of a's axis 0 in use; 0 = all
-double matmul_error(uint32_t dtype, int64_t batch, int64_t m, int64_t n, int64_t k, bool ta, bool tb, bool b_batched, bool add,
-                    int64_t rows = 0, int32_t threads = 3) {
+double matmul_error(uint32_t dtype, int64_t batch, int64_t m, int64_t n, int64_t k, bool ta, bool tb, bool b_batched,
+                    bool add, int64_t rows = 0, int32_t threads = 3) {
   const bool deep = batch > 1;
   const auto shape = [&](int64_t r, int64_t c, bool with) { return with ? Shape{batch, r, c} : Shape{r, c}; };
-  Array a = normal(dtype, shape(ta ? k : m, ta ? m : k, deep), 1), b = normal(dtype, shape(tb ? n : k, tb ? k : n, b_batched), 2);
+  Array a = normal(dtype, shape(ta ? k : m, ta ? m : k, deep), 1),
+        b = normal(dtype, shape(tb ? n : k, tb ? k : n, b_batched), 2);
   std::vector<Array> out{normal(dtype, shape(m, n, deep), 3)};
   kbtest::Options o;
   o.accumulate = add, o.threads = threads;
@@ -70,7 +71,8 @@ TEST(Matmul, TakesBatchesWithOneOrManyRightSides) {
   for (uint32_t dtype : {KB_F32, KB_F64})
     for (int64_t m : {2, 19})
       for (int t = 0; t < 8; ++t)
-        EXPECT_LT(matmul_error(dtype, 5, m, 33, 21, t & 1, t & 2, t & 4, t % 3 == 0), tolerance(dtype)) << t << " m " << m;
+        EXPECT_LT(matmul_error(dtype, 5, m, 33, 21, t & 1, t & 2, t & 4, t % 3 == 0), tolerance(dtype))
+            << t << " m " << m;
 }
 
 TEST(Matmul, UsesOnlyTheRowsInUse) {
@@ -78,7 +80,8 @@ TEST(Matmul, UsesOnlyTheRowsInUse) {
     for (int64_t rows : {1, 4, 63, 64, 65, 130, 200})
       for (bool ta : {false, true})
         for (bool add : {false, true})
-          EXPECT_LT(matmul_error(dtype, 1, ta ? 40 : 200, 24, ta ? 200 : 40, ta, !ta, false, add, rows), tolerance(dtype))
+          EXPECT_LT(matmul_error(dtype, 1, ta ? 40 : 200, 24, ta ? 200 : 40, ta, !ta, false, add, rows),
+                    tolerance(dtype))
               << rows << " ta " << ta;
   EXPECT_LT(matmul_error(KB_F32, 6, 20, 24, 40, false, false, true, false, 4), 2e-6);
 }
@@ -117,8 +120,8 @@ TEST(Matmul, DoubleBitsDoNotDependOnTheThreadCount) {
 }
 
 // ---- experts
-const std::vector<std::vector<double>> kOffsets{{0, 3, 3, 40, 41}, {0, 0, 0, 0, 0}, {0, 64, 64, 64, 64}, {0, 0, 0, 0, 64},
-                                                {0, 1, 2, 3, 4},   {0, 17, 34, 50, 64}};
+const std::vector<std::vector<double>> kOffsets{{0, 3, 3, 40, 41}, {0, 0, 0, 0, 0}, {0, 64, 64, 64, 64},
+                                                {0, 0, 0, 0, 64},  {0, 1, 2, 3, 4}, {0, 17, 34, 50, 64}};
 
 TEST(GroupedLinear, EqualsThePlainLoopsForAnySegments) {
   for (uint32_t dtype : {KB_F32, KB_F64})
@@ -144,7 +147,8 @@ TEST(GroupedLinear, EqualsThePlainLoopsForAnySegments) {
 }
 
 TEST(GroupedLinear, SharesLongSegmentsOverTheTeamWithEqualBits) {
-  const Array x = normal(KB_F32, {1000, 64}, 1), w = normal(KB_F32, {3, 200, 64}, 2), off = array(KB_I32, {4}, {0, 1, 1, 990});
+  const Array x = normal(KB_F32, {1000, 64}, 1), w = normal(KB_F32, {3, 200, 64}, 2),
+              off = array(KB_I32, {4}, {0, 1, 1, 990});
   std::vector<Array> y{array(KB_F32, {1000, 200})}, z = y;
   Array want = y[0];
   reference::grouped_linear<float>(1000, 64, 200, 3, off.data<int32_t>(), true, false, x.data<float>(), w.data<float>(),
@@ -162,7 +166,8 @@ TEST(GroupedLinear, NamesTheExpertWhoseRowsLieOutside) {
   const Array x = normal(KB_F32, {8, 4}, 1), w = normal(KB_F32, {2, 3, 4}, 2), off = array(KB_I32, {3}, {0, 4, 9});
   std::vector<Array> y{array(KB_F32, {8, 3})};
   try {
-    kbtest::run(kernel_table<GroupedLinear>(), {default_attr("used", int64_t(0)), default_attr("tw", true)}, {&x, &w, &off}, y);
+    kbtest::run(kernel_table<GroupedLinear>(), {default_attr("used", int64_t(0)), default_attr("tw", true)},
+                {&x, &w, &off}, y);
     FAIL() << "rows outside were accepted";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("rows of expert 1 must lie in [0, 8)"), std::string::npos) << e.what();
@@ -183,14 +188,16 @@ TEST(GroupedOuter, EqualsThePlainLoopsAndClearsEmptyExperts) {
             });
             kbtest::Options opt;
             opt.accumulate = add;
-            kbtest::run(kernel_table<GroupedOuter>(), {default_attr("experts", int64_t(4)), default_attr("used", int64_t(0))},
-                        {&a, &b, &off}, y, opt);
+            kbtest::run(kernel_table<GroupedOuter>(),
+                        {default_attr("experts", int64_t(4)), default_attr("used", int64_t(0))}, {&a, &b, &off}, y,
+                        opt);
             ASSERT_LT(kbtest::relative_error(y[0], want), tolerance(dtype)) << o << "x" << i;
           }
 }
 
 TEST(GroupedOuter, AddsUpSegmentsLongerThanABlock) {
-  const Array a = normal(KB_F64, {700, 20}, 1), b = normal(KB_F64, {700, 30}, 2), off = array(KB_I32, {3}, {0, 600, 700});
+  const Array a = normal(KB_F64, {700, 20}, 1), b = normal(KB_F64, {700, 30}, 2),
+              off = array(KB_I32, {3}, {0, 600, 700});
   std::vector<Array> y{array(KB_F64, {2, 20, 30})};
   Array want = y[0];
   reference::grouped_outer<double>(20, 30, 2, off.data<int32_t>(), false, a.data<double>(), b.data<double>(),

@@ -8,10 +8,12 @@ namespace kb::cpu {
 namespace {
 
 constexpr int64_t kBlock = 1 << 16;  // numbers of a long sum that one piece takes
-constexpr int64_t kTile = 512;       // columns that a piece of column sums gathers at once: they stay in the first cache
+constexpr int64_t kTile = 512;  // columns that a piece of column sums gathers at once: they stay in the first cache
 
 int64_t row_pieces(const Middle& m) { return m.outer >= 16 ? 1 : pieces_of(m.width, kBlock, 1 << 20); }
-int64_t column_pieces(const Middle& m) { return m.outer >= 16 ? 1 : pieces_of(m.width * m.inner, kBlock / 2, std::clamp<int64_t>(m.width, 1, 16)); }
+int64_t column_pieces(const Middle& m) {
+  return m.outer >= 16 ? 1 : pieces_of(m.width * m.inner, kBlock / 2, std::clamp<int64_t>(m.width, 1, 16));
+}
 
 template <class Out>
 void store(Out& y, double v, bool add) {
@@ -44,7 +46,7 @@ int64_t sum_middle_room(const Middle& m) {
 
 template <class In, class Out>
 void sum_middle(const Call& c, const In* x, const Middle& m, Out* y, bool add, double* room) {
-  const auto [outer, width, inner] = m;
+  const int64_t outer = m.outer, width = m.width, inner = m.inner;  // clang 14 captures no structured binding
   if (inner == 1) {
     const int64_t pieces = row_pieces(m), each = ceil_div(width, pieces);
     const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, std::min(width, each)));
@@ -66,12 +68,13 @@ void sum_middle(const Call& c, const In* x, const Middle& m, Out* y, bool add, d
     return;
   }
   const int64_t pieces = column_pieces(m), each = ceil_div(width, pieces);
-  c.parallel(outer * pieces, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, each * inner)), [&](int64_t b, int64_t e, int32_t) {
-    for (int64_t i = b; i < e; ++i) {
-      const int64_t from = std::min(width, i % pieces * each), n = std::min(each, width - from);
-      column_sums(x + (i / pieces * width + from) * inner, n, inner, 0, inner, room + i * inner);
-    }
-  });
+  c.parallel(outer * pieces, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, each * inner)),
+             [&](int64_t b, int64_t e, int32_t) {
+               for (int64_t i = b; i < e; ++i) {
+                 const int64_t from = std::min(width, i % pieces * each), n = std::min(each, width - from);
+                 column_sums(x + (i / pieces * width + from) * inner, n, inner, 0, inner, room + i * inner);
+               }
+             });
   c.parallel(outer * inner, kGrain, [&](int64_t b, int64_t e, int32_t) {
     for (int64_t i = b; i < e; ++i) {
       const double* part = room + i / inner * pieces * inner + i % inner;
@@ -119,9 +122,8 @@ void SumKernel::launch(const Call& c, const Op& o) {
     return;
   }
   floats(c.in(0).dtype, [&]<class In>() {
-    floats(c.out(0).dtype, [&]<class Out>() {
-      sum_middle(c, c.get<In>(0), m, c.put<Out>(0), c.adds(0), c.workspace<double>());
-    });
+    floats(c.out(0).dtype,
+           [&]<class Out>() { sum_middle(c, c.get<In>(0), m, c.put<Out>(0), c.adds(0), c.workspace<double>()); });
   });
 }
 

@@ -36,6 +36,6 @@ KB_CPU_KERNEL(Amax);  // NaN counts nowhere
 KB_CPU_KERNEL(Softmax);
 }  // namespace kb::cpu
 
-#define KB_REDUCE_KERNELS                                                                                  \
-  kernel<kb::cpu::SumKernel>(), kernel<kb::cpu::SumToKernel>(), kernel<kb::cpu::SquareSumKernel>(),        \
+#define KB_REDUCE_KERNELS                                                                           \
+  kernel<kb::cpu::SumKernel>(), kernel<kb::cpu::SumToKernel>(), kernel<kb::cpu::SquareSumKernel>(), \
       kernel<kb::cpu::AmaxKernel>(), kernel<kb::cpu::SoftmaxKernel>()

@@ -29,8 +29,9 @@ kb::Shape without(const kb::Shape& s, int axis) {
 }
 
 const std::vector<kb::Shape>& shapes() {
-  static const std::vector<kb::Shape> s = {{1}, {2}, {3}, {5}, {17}, {63}, {64}, {65}, {1000}, {300000}, {2000, 65}, {3, 1000}, {1000, 3},
-                                           {40, 17, 9}, {5, 3, 700}, {700, 3, 5}, {17, 2000}, {1, 5, 1}};
+  static const std::vector<kb::Shape> s = {{1},       {2},         {3},         {5},         {17},       {63},
+                                           {64},      {65},        {1000},      {300000},    {2000, 65}, {3, 1000},
+                                           {1000, 3}, {40, 17, 9}, {5, 3, 700}, {700, 3, 5}, {17, 2000}, {1, 5, 1}};
   return s;
 }
 
@@ -47,7 +48,8 @@ TEST(Sum, AgreesWithTheReferenceOnEveryAxis) {
         ASSERT_LE(kbtest::relative_error(y[0], want), tolerance(dtype)) << s.size() << " axis " << axis;
         std::vector<Array> twice = y;
         run(kb::kernel_table<SumKernel>(), attrs, {&x}, twice, {{}, 1});
-        for (int64_t i = 0; i < want.size(); ++i) ASSERT_NEAR(twice[0].at(i), 2 * y[0].at(i), 1e-5 * std::fabs(y[0].at(i)) + 1e-12);
+        for (int64_t i = 0; i < want.size(); ++i)
+          ASSERT_NEAR(twice[0].at(i), 2 * y[0].at(i), 1e-5 * std::fabs(y[0].at(i)) + 1e-12);
       }
 }
 
@@ -57,7 +59,8 @@ TEST(Sum, KeepsTheErrorOfPairwiseSummation) {
   for (int64_t i = 0; i < n; ++i) x.data<float>()[i] = 0.1f;
   std::vector<Array> y{array(KB_F32, {})};
   run(kb::kernel_table<SumKernel>(), {kb::Attr("axis", 0), kb::Attr("keep", false)}, {&x}, y);
-  EXPECT_NEAR(y[0].at(0), double(0.1f) * double(n), double(0.1f) * double(n) * 1e-6);  // one after the other: off by 2 %
+  EXPECT_NEAR(y[0].at(0), double(0.1f) * double(n),
+              double(0.1f) * double(n) * 1e-6);  // one after the other: off by 2 %
 }
 
 TEST(Sum, GivesTheSameBitsForAnyNumberOfThreads) {
@@ -80,7 +83,8 @@ TEST(Sum, CountsOnlyTheRowsInUse) {
   for (int64_t i = 60; i < 300; ++i) x.set(i, NAN);
   run(kb::kernel_table<SumKernel>(), {kb::Attr("axis", 0), kb::Attr("keep", false)}, {&x}, y, {{0, 20}});
   EXPECT_TRUE(std::isfinite(y[0].at(2)));
-  // Fewer rows in use may cut a sum in more pieces than its bound: the workspace must still do (checked by a sanitizer).
+  // Fewer rows in use may cut a sum in more pieces than its bound: the workspace must still do (checked by a
+  // sanitizer).
   Array wide = normal(KB_F64, {20, 300000}, 5);
   wide.type.extent = 1;
   std::vector<Array> z{array(KB_F64, {20})};
@@ -92,10 +96,25 @@ TEST(SumTo, AgreesWithTheReferenceForEveryPattern) {
   struct Case {
     kb::Shape x, y;
   };
-  const Case cases[] = {{{300, 70}, {70}},          {{5, 7, 9}, {7, 1}},        {{5, 7, 9}, {7, 9}},     {{5, 7, 9}, {9}},       {{5, 7, 9}, {}},
-                        {{5, 7, 9}, {1}},           {{5, 7, 9}, {5, 7, 1}},     {{5, 7, 9}, {5, 1, 9}},  {{5, 7, 9}, {5, 7, 9}}, {{2048, 4, 64}, {4, 1}},
-                        {{2048, 4, 64}, {64}},      {{2, 3, 4, 5, 6}, {3, 1, 5, 1}}, {{2, 3, 4, 5, 6}, {2, 1, 4, 1, 6}}, {{1}, {1}}, {{}, {}},
-                        {{70000}, {1}},             {{1, 65}, {65}},            {{65, 1}, {1}},          {{20, 3000, 40}, {20, 1, 1}}};
+  const Case cases[] = {{{300, 70}, {70}},
+                        {{5, 7, 9}, {7, 1}},
+                        {{5, 7, 9}, {7, 9}},
+                        {{5, 7, 9}, {9}},
+                        {{5, 7, 9}, {}},
+                        {{5, 7, 9}, {1}},
+                        {{5, 7, 9}, {5, 7, 1}},
+                        {{5, 7, 9}, {5, 1, 9}},
+                        {{5, 7, 9}, {5, 7, 9}},
+                        {{2048, 4, 64}, {4, 1}},
+                        {{2048, 4, 64}, {64}},
+                        {{2, 3, 4, 5, 6}, {3, 1, 5, 1}},
+                        {{2, 3, 4, 5, 6}, {2, 1, 4, 1, 6}},
+                        {{1}, {1}},
+                        {{}, {}},
+                        {{70000}, {1}},
+                        {{1, 65}, {65}},
+                        {{65, 1}, {1}},
+                        {{20, 3000, 40}, {20, 1, 1}}};
   for (uint32_t dtype : {KB_F32, KB_F64})
     for (const Case& k : cases) {
       const Array x = normal(dtype, k.x, 8);
@@ -106,7 +125,8 @@ TEST(SumTo, AgreesWithTheReferenceForEveryPattern) {
       ASSERT_LE(kbtest::relative_error(y[0], want), tolerance(dtype)) << kb::text(k.x.size(), " to ", k.y.size());
       std::vector<Array> twice = y;
       run(kb::kernel_table<SumToKernel>(), {kb::Attr("shape", k.y)}, {&x}, twice, {{}, 1});
-      for (int64_t i = 0; i < want.size(); ++i) ASSERT_NEAR(twice[0].at(i), 2 * y[0].at(i), 1e-5 * std::fabs(y[0].at(i)) + 1e-12);
+      for (int64_t i = 0; i < want.size(); ++i)
+        ASSERT_NEAR(twice[0].at(i), 2 * y[0].at(i), 1e-5 * std::fabs(y[0].at(i)) + 1e-12);
     }
 }
 

@@ -1,5 +1,5 @@
-// reference.h: the products, attention and the loss as plain loops in the obvious order, for tests. T: float or double; sums
-// are double, so that the reference is the more exact side.
+// reference.h: the products, attention and the loss as plain loops in the obvious order, for tests. T: float or double;
+// sums are double, so that the reference is the more exact side.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -11,13 +11,14 @@ namespace kb::cpu::reference {
 
 // c [batch, m, n] (= or +=) op(a) op(b); b [k, n] for all of a unless b_batched.
 template <class T>
-void matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool ta, bool tb, bool b_batched, bool add, const T* a, const T* b,
-            T* c) {
+void matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool ta, bool tb, bool b_batched, bool add, const T* a,
+            const T* b, T* c) {
   for (int64_t z = 0; z < batch; ++z, a += m * k, b += b_batched ? k * n : 0, c += m * n)
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {
         double s = add ? double(c[i * n + j]) : 0;
-        for (int64_t l = 0; l < k; ++l) s += double(a[ta ? l * m + i : i * k + l]) * double(b[tb ? j * k + l : l * n + j]);
+        for (int64_t l = 0; l < k; ++l)
+          s += double(a[ta ? l * m + i : i * k + l]) * double(b[tb ? j * k + l : l * n + j]);
         c[i * n + j] = T(s);
       }
 }
@@ -34,7 +35,8 @@ void grouped_linear(int64_t rows, int64_t in, int64_t out, int64_t experts, cons
 
 // a [rows, o], b [rows, i] -> y [experts, o, i]
 template <class T>
-void grouped_outer(int64_t o, int64_t i, int64_t experts, const int32_t* offsets, bool add, const T* a, const T* b, T* y) {
+void grouped_outer(int64_t o, int64_t i, int64_t experts, const int32_t* offsets, bool add, const T* a, const T* b,
+                   T* y) {
   for (int64_t e = 0; e < experts; ++e)
     matmul<T>(1, o, i, offsets[e + 1] - offsets[e], true, false, false, add, a + offsets[e] * o, b + offsets[e] * i,
               y + e * o * i);
@@ -42,8 +44,8 @@ void grouped_outer(int64_t o, int64_t i, int64_t experts, const int32_t* offsets
 
 // One query against `seen` keys: p [seen] probabilities; returns lse. top: the largest logit.
 template <class T>
-double probabilities(const T* q, const T* k, int64_t k_row, int64_t d, int64_t seen, double scale, std::vector<double>& p,
-                     double& top) {
+double probabilities(const T* q, const T* k, int64_t k_row, int64_t d, int64_t seen, double scale,
+                     std::vector<double>& p, double& top) {
   p.assign(size_t(seen), 0);
   top = -std::numeric_limits<double>::infinity();
   for (int64_t j = 0; j < seen; ++j) {
@@ -71,8 +73,8 @@ void attention(const Heads& s, const int32_t* cu, int64_t documents, bool causal
       for (int64_t h = 0; h < s.h; ++h) {
         const int64_t g = h / (s.h / s.g), seen = causal ? t - cu[c] + 1 : cu[c + 1] - cu[c];
         double top;
-        lse[t * s.h + h] = T(probabilities(q + (t * s.h + h) * s.d, k + (cu[c] * s.g + g) * s.d, s.g * s.d, s.d, seen, scale,
-                                           p, top));
+        lse[t * s.h + h] =
+            T(probabilities(q + (t * s.h + h) * s.d, k + (cu[c] * s.g + g) * s.d, s.g * s.d, s.d, seen, scale, p, top));
         peak[h] = std::max(peak[h], T(top));
         for (int64_t x = 0; x < s.e; ++x) {
           double sum = 0;
@@ -114,7 +116,8 @@ void attention_backward(const Heads& s, const int32_t* cu, int64_t documents, bo
 
 // loss, lse [rows], dlogits [rows, n] for up = 1
 template <class T>
-double cross_entropy(int64_t rows, int64_t n, const T* x, const int32_t* target, const T* weight, double* lse, double* dx) {
+double cross_entropy(int64_t rows, int64_t n, const T* x, const int32_t* target, const T* weight, double* lse,
+                     double* dx) {
   double loss = 0;
   for (int64_t r = 0; r < rows; ++r, x += n, dx += n) {
     lse[r] = 0;

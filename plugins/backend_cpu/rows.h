@@ -17,6 +17,6 @@ KB_CPU_KERNEL(Topk);  // NaN is smaller than every number
 void check_rows(const char* what, const int32_t* at, int64_t n, int64_t rows, bool absent_allowed);
 }  // namespace kb::cpu
 
-#define KB_ROWS_KERNELS                                                                                     \
-  kernel<kb::cpu::GatherKernel>(), kernel<kb::cpu::ScatterAddKernel>(), kernel<kb::cpu::TakeKernel>(),      \
+#define KB_ROWS_KERNELS                                                                                \
+  kernel<kb::cpu::GatherKernel>(), kernel<kb::cpu::ScatterAddKernel>(), kernel<kb::cpu::TakeKernel>(), \
       kernel<kb::cpu::UntakeKernel>(), kernel<kb::cpu::TopkKernel>()

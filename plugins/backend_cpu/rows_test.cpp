@@ -105,7 +105,8 @@ TEST(Topk, AgreesWithAStableSortForTiesInfinitiesAndNaN) {
           reference::topk(x, k, want[0], want[1]);
           run(kb::kernel_table<TopkKernel>(), {kb::Attr("k", k)}, {&x}, y);
           ASSERT_EQ(y[1].bytes, want[1].bytes) << n << " " << k << " " << kind;
-          for (int64_t i = 0; i < y[0].size(); ++i) ASSERT_TRUE(y[0].at(i) == want[0].at(i) || std::isnan(want[0].at(i)));
+          for (int64_t i = 0; i < y[0].size(); ++i)
+            ASSERT_TRUE(y[0].at(i) == want[0].at(i) || std::isnan(want[0].at(i)));
         }
       }
 }

@@ -23,7 +23,8 @@ Around around(const Call& c, const kb_type& t, int axis) {
 }
 
 // Copies `bytes` from each of `outer` places to another.
-void copy_blocks(const Call& c, int64_t outer, char* to, int64_t to_step, const char* from, int64_t from_step, int64_t bytes) {
+void copy_blocks(const Call& c, int64_t outer, char* to, int64_t to_step, const char* from, int64_t from_step,
+                 int64_t bytes) {
   if (outer == 1) return copy_bytes(c, to, from, bytes);
   c.parallel(outer, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, bytes)), [&](int64_t b, int64_t e, int32_t) {
     for (int64_t i = b; i < e; ++i) std::memcpy(to + i * to_step, from + i * from_step, size_t(bytes));
@@ -48,7 +49,8 @@ void SliceKernel::launch(const Call& c, const Op& o) {
   const Around x = around(c, c.in(0), axis);
   const int64_t n = c.out(0).shape[axis];
   check_span("slice", o.begin, n, x.width);
-  copy_blocks(c, x.outer, c.put<char>(0), n * x.inner, c.get<char>(0) + o.begin * x.inner, x.width * x.inner, n * x.inner);
+  copy_blocks(c, x.outer, c.put<char>(0), n * x.inner, c.get<char>(0) + o.begin * x.inner, x.width * x.inner,
+              n * x.inner);
 }
 
 void UnsliceKernel::launch(const Call& c, const Op& o) {

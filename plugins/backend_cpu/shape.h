@@ -1,4 +1,5 @@
-// shape.h: kernels that only move elements, of any type. Reshape and detach run as copies where the host does not elide them.
+// shape.h: kernels that only move elements, of any type. Reshape and detach run as copies where the host does not elide
+// them.
 #pragma once
 #include "element_kernel.h"
 
@@ -17,15 +18,19 @@ KB_CPU_KERNEL_ANY(AllReduce);  // over one rank: every sum and maximum is the op
 template <class F>
 void bits(uint32_t dtype, F&& f) {
   switch (width_of(dtype)) {
-    case 1: return f.template operator()<uint8_t>();
-    case 2: return f.template operator()<uint16_t>();
-    case 4: return f.template operator()<uint32_t>();
-    default: return f.template operator()<uint64_t>();
+    case 1:
+      return f.template operator()<uint8_t>();
+    case 2:
+      return f.template operator()<uint16_t>();
+    case 4:
+      return f.template operator()<uint32_t>();
+    default:
+      return f.template operator()<uint64_t>();
   }
 }
 }  // namespace kb::cpu
 
-#define KB_SHAPE_KERNELS                                                                                      \
-  kernel<kb::cpu::ReshapeKernel>(), kernel<kb::cpu::PermuteKernel>(), kernel<kb::cpu::SliceKernel>(),         \
-      kernel<kb::cpu::UnsliceKernel>(), kernel<kb::cpu::ConcatKernel>(), kernel<kb::cpu::BroadcastKernel>(),  \
+#define KB_SHAPE_KERNELS                                                                                     \
+  kernel<kb::cpu::ReshapeKernel>(), kernel<kb::cpu::PermuteKernel>(), kernel<kb::cpu::SliceKernel>(),        \
+      kernel<kb::cpu::UnsliceKernel>(), kernel<kb::cpu::ConcatKernel>(), kernel<kb::cpu::BroadcastKernel>(), \
       kernel<kb::cpu::CopyKernel>(), kernel<kb::cpu::DetachKernel>(), kernel<kb::cpu::AllReduceKernel>()

@@ -22,7 +22,8 @@ void expect_equal(const Array& got, const Array& want) {
 }
 
 TEST(Permute, AgreesWithTheReferenceForEveryOrder) {
-  const kb::Shape shapes[] = {{5, 3}, {65, 17}, {128, 100}, {1, 7}, {7, 1}, {3, 5, 7}, {17, 1, 33}, {4, 65, 3}, {2, 3, 4, 5}, {3, 17, 2, 18}, {0, 3}};
+  const kb::Shape shapes[] = {{5, 3},      {65, 17},   {128, 100},   {1, 7},         {7, 1}, {3, 5, 7},
+                              {17, 1, 33}, {4, 65, 3}, {2, 3, 4, 5}, {3, 17, 2, 18}, {0, 3}};
   for (uint32_t dtype : {KB_F32, KB_F64, KB_I32})
     for (const kb::Shape& s : shapes) {
       std::vector<int64_t> axes(static_cast<size_t>(s.n));
@@ -66,12 +67,16 @@ TEST(Slice, AndUnsliceAndConcatAreInverseOnEveryAxis) {
       const Array x = counted(KB_F32, s);
       kb::Shape a = s, b = s;
       a.at[axis] = cut, b.at[axis] = width - cut;
-      std::vector<Array> left{array(KB_F32, a)}, right{array(KB_F32, b)}, whole{array(KB_F32, s)}, padded{array(KB_F32, s)};
-      run(kb::kernel_table<SliceKernel>(), {kb::Attr("axis", axis), kb::Attr("begin", 0), kb::Attr("end", cut)}, {&x}, left);
-      run(kb::kernel_table<SliceKernel>(), {kb::Attr("axis", axis - s.n), kb::Attr("begin", cut), kb::Attr("end", width)}, {&x}, right);
+      std::vector<Array> left{array(KB_F32, a)}, right{array(KB_F32, b)}, whole{array(KB_F32, s)},
+          padded{array(KB_F32, s)};
+      run(kb::kernel_table<SliceKernel>(), {kb::Attr("axis", axis), kb::Attr("begin", 0), kb::Attr("end", cut)}, {&x},
+          left);
+      run(kb::kernel_table<SliceKernel>(),
+          {kb::Attr("axis", axis - s.n), kb::Attr("begin", cut), kb::Attr("end", width)}, {&x}, right);
       run(kb::kernel_table<ConcatKernel>(), {kb::Attr("axis", axis)}, {&left[0], &right[0]}, whole);
       expect_equal(whole[0], x);
-      run(kb::kernel_table<UnsliceKernel>(), {kb::Attr("axis", axis), kb::Attr("begin", cut), kb::Attr("size", width)}, {&right[0]}, padded);
+      run(kb::kernel_table<UnsliceKernel>(), {kb::Attr("axis", axis), kb::Attr("begin", cut), kb::Attr("size", width)},
+          {&right[0]}, padded);
       int64_t inner = 1;
       for (int d = axis + 1; d < s.n; ++d) inner *= s.at[d];
       for (int64_t i = 0; i < x.size(); ++i) ASSERT_EQ(padded[0].at(i), i / inner % width < cut ? 0 : x.at(i));
@@ -82,8 +87,9 @@ TEST(Broadcast, AgreesWithTheReference) {
   struct Case {
     kb::Shape x, y;
   };
-  for (const Case& k : {Case{{}, {3, 4}}, Case{{1}, {40000}}, Case{{4}, {3, 4}}, Case{{3, 1}, {3, 65}}, Case{{2, 1, 5}, {2, 3, 5}},
-                        Case{{4, 1}, {3, 4, 7}}, Case{{3, 4}, {3, 4}}, Case{{1, 1}, {1, 1}}})
+  for (const Case& k :
+       {Case{{}, {3, 4}}, Case{{1}, {40000}}, Case{{4}, {3, 4}}, Case{{3, 1}, {3, 65}}, Case{{2, 1, 5}, {2, 3, 5}},
+        Case{{4, 1}, {3, 4, 7}}, Case{{3, 4}, {3, 4}}, Case{{1, 1}, {1, 1}}})
     for (uint32_t dtype : {KB_F32, KB_F64, KB_I32}) {
       const Array x = counted(dtype, k.x);
       std::vector<Array> y{array(dtype, k.y)};

@@ -1,5 +1,5 @@
-// shares.h: units of unequal cost over the team. Each thread gets a run of consecutive units; a unit is never cut, so a result
-// that only its own unit writes has the same bits for any thread count.
+// shares.h: units of unequal cost over the team. Each thread gets a run of consecutive units; a unit is never cut, so a
+// result that only its own unit writes has the same bits for any thread count.
 #pragma once
 #include <vector>
 
@@ -7,7 +7,8 @@
 
 namespace kb::cpu {
 
-// border [threads + 1]: thread t gets units [border[t], border[t + 1]): those whose middle lies in its equal part of the cost.
+// border [threads + 1]: thread t gets units [border[t], border[t + 1]): those whose middle lies in its equal part of
+// the cost.
 inline std::vector<int64_t> share_borders(const std::vector<double>& cost, int64_t threads) {
   const int64_t n = int64_t(cost.size());
   double total = 0, sum = 0;
@@ -22,7 +23,8 @@ inline std::vector<int64_t> share_borders(const std::vector<double>& cost, int64
   return border;
 }
 
-// f(first, last, thread) on runs of units; cost[i] >= 0 is the work of unit i in multiply-adds. Little work stays on one thread.
+// f(first, last, thread) on runs of units; cost[i] >= 0 is the work of unit i in multiply-adds. Little work stays on
+// one thread.
 template <class F>
 void share(const Call& c, const std::vector<double>& cost, F&& f) {
   if (cost.empty()) return;

@@ -15,7 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace kb::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// e^x for x that is no more than a rounding above 0, within 1 ulp; Highway's is 0 for NaN, which would hide a broken model.
+// e^x for x that is no more than a rounding above 0, within 1 ulp; Highway's is 0 for NaN, which would hide a broken
+// model.
 template <class D, class V>
 HWY_INLINE V exp_down(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
@@ -138,15 +139,15 @@ void scaled_exp_any(const T* x, int64_t n, T lse, T scale, T* y) {
   }
 }
 
-#define KB_FOR_TYPE(T, id)                                                                                       \
-  void tile_##id(T* s, int64_t k, int64_t c, T* p, T* z, T* a) { tile_any(s, k, c, p, z, a); }                   \
-  void scale_##id(T* x, int64_t r, int64_t c, const T* by) { scale_any(x, r, c, by); }                           \
-  void backward_##id(T* s, T* dp, int64_t k, int64_t c, const T* l, const T* e, T by) {                          \
-    backward_any(s, dp, k, c, l, e, by);                                                                         \
-  }                                                                                                              \
-  T dot_##id(const T* a, const T* b, int64_t n) { return dot_any(a, b, n); }                                     \
-  T max_##id(const T* x, int64_t n) { return max_any(x, n); }                                                    \
-  double exp_##id(const T* x, int64_t n, T peak, T* y) { return exp_any(x, n, peak, y); }                        \
+#define KB_FOR_TYPE(T, id)                                                                     \
+  void tile_##id(T* s, int64_t k, int64_t c, T* p, T* z, T* a) { tile_any(s, k, c, p, z, a); } \
+  void scale_##id(T* x, int64_t r, int64_t c, const T* by) { scale_any(x, r, c, by); }         \
+  void backward_##id(T* s, T* dp, int64_t k, int64_t c, const T* l, const T* e, T by) {        \
+    backward_any(s, dp, k, c, l, e, by);                                                       \
+  }                                                                                            \
+  T dot_##id(const T* a, const T* b, int64_t n) { return dot_any(a, b, n); }                   \
+  T max_##id(const T* x, int64_t n) { return max_any(x, n); }                                  \
+  double exp_##id(const T* x, int64_t n, T peak, T* y) { return exp_any(x, n, peak, y); }      \
   void scaled_exp_##id(const T* x, int64_t n, T l, T by, T* y) { scaled_exp_any(x, n, l, by, y); }
 KB_FOR_TYPE(float, f32)
 KB_FOR_TYPE(double, f64)
@@ -157,41 +158,41 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace kb::cpu {
-#define KB_FOR_TYPE(T, id)                                                                                       \
-  HWY_EXPORT(tile_##id);                                                                                         \
-  HWY_EXPORT(scale_##id);                                                                                        \
-  HWY_EXPORT(backward_##id);                                                                                     \
-  HWY_EXPORT(dot_##id);                                                                                          \
-  HWY_EXPORT(max_##id);                                                                                          \
-  HWY_EXPORT(exp_##id);                                                                                          \
-  HWY_EXPORT(scaled_exp_##id);                                                                                   \
-  template <>                                                                                                    \
-  void softmax_tile(T* s, int64_t k, int64_t c, T* p, T* z, T* a) {                                              \
-    HWY_DYNAMIC_DISPATCH(tile_##id)(s, k, c, p, z, a);                                                           \
-  }                                                                                                              \
-  template <>                                                                                                    \
-  void scale_columns(T* x, int64_t r, int64_t c, const T* by) {                                                  \
-    HWY_DYNAMIC_DISPATCH(scale_##id)(x, r, c, by);                                                               \
-  }                                                                                                              \
-  template <>                                                                                                    \
-  void softmax_tile_backward(T* s, T* dp, int64_t k, int64_t c, const T* l, const T* e, T by) {                  \
-    HWY_DYNAMIC_DISPATCH(backward_##id)(s, dp, k, c, l, e, by);                                                  \
-  }                                                                                                              \
-  template <>                                                                                                    \
-  T dot_row(const T* a, const T* b, int64_t n) {                                                                 \
-    return HWY_DYNAMIC_DISPATCH(dot_##id)(a, b, n);                                                              \
-  }                                                                                                              \
-  template <>                                                                                                    \
-  T max_row(const T* x, int64_t n) {                                                                             \
-    return HWY_DYNAMIC_DISPATCH(max_##id)(x, n);                                                                 \
-  }                                                                                                              \
-  template <>                                                                                                    \
-  double exp_row(const T* x, int64_t n, T peak, T* y) {                                                          \
-    return HWY_DYNAMIC_DISPATCH(exp_##id)(x, n, peak, y);                                                        \
-  }                                                                                                              \
-  template <>                                                                                                    \
-  void scaled_exp_row(const T* x, int64_t n, T l, T by, T* y) {                                                  \
-    HWY_DYNAMIC_DISPATCH(scaled_exp_##id)(x, n, l, by, y);                                                       \
+#define KB_FOR_TYPE(T, id)                                                                      \
+  HWY_EXPORT(tile_##id);                                                                        \
+  HWY_EXPORT(scale_##id);                                                                       \
+  HWY_EXPORT(backward_##id);                                                                    \
+  HWY_EXPORT(dot_##id);                                                                         \
+  HWY_EXPORT(max_##id);                                                                         \
+  HWY_EXPORT(exp_##id);                                                                         \
+  HWY_EXPORT(scaled_exp_##id);                                                                  \
+  template <>                                                                                   \
+  void softmax_tile(T* s, int64_t k, int64_t c, T* p, T* z, T* a) {                             \
+    HWY_DYNAMIC_DISPATCH(tile_##id)(s, k, c, p, z, a);                                          \
+  }                                                                                             \
+  template <>                                                                                   \
+  void scale_columns(T* x, int64_t r, int64_t c, const T* by) {                                 \
+    HWY_DYNAMIC_DISPATCH(scale_##id)(x, r, c, by);                                              \
+  }                                                                                             \
+  template <>                                                                                   \
+  void softmax_tile_backward(T* s, T* dp, int64_t k, int64_t c, const T* l, const T* e, T by) { \
+    HWY_DYNAMIC_DISPATCH(backward_##id)(s, dp, k, c, l, e, by);                                 \
+  }                                                                                             \
+  template <>                                                                                   \
+  T dot_row(const T* a, const T* b, int64_t n) {                                                \
+    return HWY_DYNAMIC_DISPATCH(dot_##id)(a, b, n);                                             \
+  }                                                                                             \
+  template <>                                                                                   \
+  T max_row(const T* x, int64_t n) {                                                            \
+    return HWY_DYNAMIC_DISPATCH(max_##id)(x, n);                                                \
+  }                                                                                             \
+  template <>                                                                                   \
+  double exp_row(const T* x, int64_t n, T peak, T* y) {                                         \
+    return HWY_DYNAMIC_DISPATCH(exp_##id)(x, n, peak, y);                                       \
+  }                                                                                             \
+  template <>                                                                                   \
+  void scaled_exp_row(const T* x, int64_t n, T l, T by, T* y) {                                 \
+    HWY_DYNAMIC_DISPATCH(scaled_exp_##id)(x, n, l, by, y);                                      \
   }
 KB_FOR_TYPE(float, f32)
 KB_FOR_TYPE(double, f64)

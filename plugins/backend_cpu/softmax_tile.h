@@ -1,5 +1,5 @@
-// softmax_tile.h: the vector loops of attention and of the loss. A tile is [keys, columns], a column is a query, so that its
-// maximum and sum run down the rows and no lane meets another. T is float or double.
+// softmax_tile.h: the vector loops of attention and of the loss. A tile is [keys, columns], a column is a query, so
+// that its maximum and sum run down the rows and no lane meets another. T is float or double.
 #pragma once
 #include <cstdint>
 
@@ -7,8 +7,8 @@ namespace kb::cpu {
 
 inline constexpr int64_t kTileColumns = 64, kTileKeys = 64;  // s and a row of outputs stay in the L1 cache
 
-// s [keys, kTileColumns] logits -> exp(s - peak); peak, sum [columns] go on from the tiles before; shrink [columns] is what
-// older sums must be multiplied by. columns: a multiple of 16.
+// s [keys, kTileColumns] logits -> exp(s - peak); peak, sum [columns] go on from the tiles before; shrink [columns] is
+// what older sums must be multiplied by. columns: a multiple of 16.
 template <class T>
 void softmax_tile(T* s, int64_t keys, int64_t columns, T* peak, T* sum, T* shrink);
 

@@ -44,7 +44,8 @@ void FillKernel::launch(const Call& c, const Op& o) {
 
 void VectorKernel::launch(const Call& c, const Op& o) {
   if (!c.wanted(0)) return;
-  if (int64_t(o.values.n) != elements(c.out(0))) fail("vector must have ", elements(c.out(0)), " values but got ", o.values.n);
+  if (int64_t(o.values.n) != elements(c.out(0)))
+    fail("vector must have ", elements(c.out(0)), " values but got ", o.values.n);
   writable(c.out(0).dtype, [&]<class T>() {
     for (uint32_t i = 0; i < o.values.n; ++i) c.put<T>(0)[i] = convert<T>(o.values.at[i]);
   });

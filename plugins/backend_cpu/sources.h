@@ -10,6 +10,6 @@ KB_CPU_KERNEL_ANY(Normal);
 KB_CPU_KERNEL_ANY(Uniform);
 }  // namespace kb::cpu
 
-#define KB_SOURCE_KERNELS                                                                                \
-  kernel<kb::cpu::FillKernel>(), kernel<kb::cpu::VectorKernel>(), kernel<kb::cpu::IotaKernel>(),         \
+#define KB_SOURCE_KERNELS                                                                        \
+  kernel<kb::cpu::FillKernel>(), kernel<kb::cpu::VectorKernel>(), kernel<kb::cpu::IotaKernel>(), \
       kernel<kb::cpu::NormalKernel>(), kernel<kb::cpu::UniformKernel>()

@@ -24,7 +24,10 @@ TEST(Philox, GivesTheKnownAnswers) {
 
 TEST(Normal, HasTheAskedMomentsAndDependsOnSeedAndElementOnly) {
   const kb::Shape s{200001};
-  const auto attrs = [&](int64_t seed) { return std::vector<kb_attr>{kb::Attr("shape", s), kb::Attr("std", 2.0), kb::Attr("seed", seed)}; };
+  const auto attrs = [&](int64_t seed) {
+    return std::vector<kb_attr>{kb::Attr("shape", s), kb::Attr("std", 2.0), kb::Attr("seed", seed),
+                                kb::Attr("dtype", KB_F64)};
+  };
   std::vector<Array> a{array(KB_F64, s)}, b{array(KB_F64, s)}, f{array(KB_F32, s)}, other{array(KB_F64, s)};
   run(kb::kernel_table<NormalKernel>(), attrs(7), {}, a, {{}, 0, 0, 1});
   run(kb::kernel_table<NormalKernel>(), attrs(7), {}, b, {{}, 0, 0, 5});
@@ -49,7 +52,8 @@ TEST(Normal, HasTheAskedMomentsAndDependsOnSeedAndElementOnly) {
 
 TEST(Uniform, StaysBelowItsUpperEndAndFillsTheRange) {
   const kb::Shape s{100003};
-  const std::vector<kb_attr> attrs = {kb::Attr("shape", s), kb::Attr("lo", 1.0), kb::Attr("hi", 1.0 + 0x1p-20), kb::Attr("seed", 3)};
+  const std::vector<kb_attr> attrs = {kb::Attr("shape", s), kb::Attr("lo", 1.0), kb::Attr("hi", 1.0 + 0x1p-20),
+                                      kb::Attr("seed", 3), kb::Attr("dtype", KB_F64)};
   std::vector<Array> f{array(KB_F32, s)}, d{array(KB_F64, s)};
   run(kb::kernel_table<UniformKernel>(), attrs, {}, f);
   run(kb::kernel_table<UniformKernel>(), attrs, {}, d);
@@ -64,14 +68,16 @@ TEST(Uniform, StaysBelowItsUpperEndAndFillsTheRange) {
 
 TEST(Fill, VectorAndIotaWriteTheirNumbers) {
   std::vector<Array> y{array(KB_I32, {5})}, f{array(KB_F32, {3})};
-  run(kb::kernel_table<FillKernel>(), {kb::Attr("shape", kb::Shape{5}), kb::Attr("value", -1.0), kb::Attr("dtype", KB_I32)}, {}, y);
+  run(kb::kernel_table<FillKernel>(),
+      {kb::Attr("shape", kb::Shape{5}), kb::Attr("value", -1.0), kb::Attr("dtype", KB_I32)}, {}, y);
   EXPECT_EQ(y[0].at(4), -1);
   run(kb::kernel_table<IotaKernel>(), {kb::Attr("n", 5)}, {}, y);
   EXPECT_EQ(y[0].at(4), 4);
   const std::vector<double> v = {0.5, -2, 3};
-  run(kb::kernel_table<VectorKernel>(), {kb::Attr("values", v)}, {}, f);
+  run(kb::kernel_table<VectorKernel>(), {kb::Attr("values", v), kb::Attr("dtype", KB_F32)}, {}, f);
   EXPECT_EQ(f[0].at(1), -2);
-  run(kb::kernel_table<FillKernel>(), {kb::Attr("shape", kb::Shape{3}), kb::Attr("value", double(-INFINITY)), kb::Attr("dtype", KB_F32)}, {}, f);
+  run(kb::kernel_table<FillKernel>(),
+      {kb::Attr("shape", kb::Shape{3}), kb::Attr("value", double(-INFINITY)), kb::Attr("dtype", KB_F32)}, {}, f);
   EXPECT_EQ(f[0].at(2), -INFINITY);
 }
 

@@ -1,5 +1,5 @@
-// strided.h: walks an output whose operands broadcast. Axes of width 1 vanish and neighbours that run on merge, so that equal
-// shapes become one axis and [T, H, K] against [K] two.
+// strided.h: walks an output whose operands broadcast. Axes of width 1 vanish and neighbours that run on merge, so that
+// equal shapes become one axis and [T, H, K] against [K] two.
 #pragma once
 #include <array>
 
@@ -9,8 +9,8 @@ namespace kb::cpu {
 
 template <int N>  // operands
 struct Walk {
-  int rank = 0;                                     // at least 1
-  int64_t size[KB_MAX_RANK] = {};                   // innermost last
+  int rank = 0;                                            // at least 1
+  int64_t size[KB_MAX_RANK] = {};                          // innermost last
   std::array<std::array<int64_t, KB_MAX_RANK>, N> step{};  // of each operand, 0 where it repeats
 
   int64_t inner() const { return size[rank - 1]; }

@@ -1,5 +1,5 @@
-// sum_to.cpp: the gradient of broadcasting. Axes merge into runs that stay and runs that vanish; each vanishing run is summed,
-// the innermost first.
+// sum_to.cpp: the gradient of broadcasting. Axes merge into runs that stay and runs that vanish; each vanishing run is
+// summed, the innermost first.
 #include "reduce.h"
 
 namespace kb::cpu {
@@ -19,7 +19,8 @@ Runs runs_of(const kb_type& x, const kb_type& y, int64_t rows) {
   for (int d = 0; d < x.rank; ++d) {
     const int e = d - (x.rank - y.rank);
     const int64_t have = x.shape[d], size = d == 0 ? rows : have, want = e < 0 ? 1 : y.shape[e];
-    if (want != 1 && want != have) fail("sum_to must keep ", have, " or give 1 on axis ", d, " but was asked for ", want);
+    if (want != 1 && want != have)
+      fail("sum_to must keep ", have, " or give 1 on axis ", d, " but was asked for ", want);
     if (have == 1) continue;
     const bool gone = want == 1;
     if (r.n && r.at[r.n - 1].gone == gone)

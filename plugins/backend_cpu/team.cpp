@@ -8,8 +8,8 @@
 
 #include "kitbash/error.h"
 
-// What `#pragma omp parallel` compiles to under GCC. Called by name so that clang, whose -fopenmp means another runtime with a
-// second team, shares libgomp as well.
+// What `#pragma omp parallel` compiles to under GCC. Called by name so that clang, whose -fopenmp means another runtime
+// with a second team, shares libgomp as well.
 extern "C" {
 void GOMP_parallel(void (*body)(void*), void* arg, unsigned threads, unsigned flags);
 void omp_set_num_threads(int);

@@ -1,4 +1,5 @@
-// The decay of Kimi Linear: g = -exp(A_log) softplus(z), with no lower bound (Kimi Linear report, section 3; from Mamba-2).
+// The decay of Kimi Linear: g = -exp(A_log) softplus(z), with no lower bound (Kimi Linear report, section 3; from
+// Mamba-2).
 #include "kitbash/plugin.h"
 
 struct Softplus : kb::Decay<Softplus> {

@@ -1,5 +1,5 @@
-// Stable latent mixture of experts: the router reads the full width, the experts work in a latent, the sum is normalised
-// before it is projected up, and a shared expert works on the full width.
+// Stable latent mixture of experts: the router reads the full width, the experts work in a latent, the sum is
+// normalised before it is projected up, and a shared expert works on the full width.
 #include "kitbash/plugin.h"
 using kb::Value;
 
@@ -19,7 +19,8 @@ struct LatentMoe : kb::Ffn<LatentMoe> {
     const kb::Routed r = kb::route(b, router, x, document, experts, active);
     const kb::Values sorted = b.expert_sort(r.ids, experts);
     const Value source = sorted[0], offsets = sorted[1];  // [rows] into [tokens * active], [experts + 1]
-    const Value z = b.dispatch(latent ? b.linear(x, matrix(b, "down", latent, d)) : x, source, active);  // [rows, inner]
+    const Value z =
+        b.dispatch(latent ? b.linear(x, matrix(b, "down", latent, d)) : x, source, active);  // [rows, inner]
 
     auto grouped = [&](Value rows, const char* name, int64_t out, int64_t in) {
       const Value w = b.param(name, b.normal({experts, out, in}, std),
@@ -36,7 +37,8 @@ struct LatentMoe : kb::Ffn<LatentMoe> {
       y = b.linear(y, matrix(b, "up", d, latent));
     }
     if (!shared) return y;
-    const Value gate = b.linear(x, matrix(b, "shared_w1", shared, d)), up = b.linear(x, matrix(b, "shared_w3", shared, d));
+    const Value gate = b.linear(x, matrix(b, "shared_w1", shared, d)),
+                up = b.linear(x, matrix(b, "shared_w3", shared, d));
     return y + b.linear(kb::activate(b, activation, gate, up), matrix(b, "shared_w2", d, shared));
   }
 
@@ -47,7 +49,8 @@ struct LatentMoe : kb::Ffn<LatentMoe> {
 };
 KITBASH_SCHEMA(LatentMoe, field("experts", &Self::experts, "experts").range(2, 4096),
                field("active", &Self::active, "experts a token").range(1, 64),
-               field("latent", &Self::latent, "width in which the experts work; 0: the full width, without down, norm, up")
+               field("latent", &Self::latent,
+                     "width in which the experts work; 0: the full width, without down, norm, up")
                    .range(0, 65536),
                field("width", &Self::width, "hidden width of an expert").range(1, 65536),
                field("shared", &Self::shared, "hidden width of the shared expert; 0: none").range(0, 1 << 20),

@@ -12,7 +12,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class T>
-HWY_INLINE void span(const AdamwFactors& f, const T* w, const T* g, const T* m, const T* v, int64_t n, T* w2, T* m2, T* v2) {
+HWY_INLINE void span(const AdamwFactors& f, const T* w, const T* g, const T* m, const T* v, int64_t n, T* w2, T* m2,
+                     T* v2) {
   const hn::ScalableTag<T> d;
   const auto b1 = hn::Set(d, T(f.beta1)), a1 = hn::Set(d, T(1 - f.beta1)), b2 = hn::Set(d, T(f.beta2));
   const auto a2 = hn::Set(d, T(1 - f.beta2)), eps = hn::Set(d, T(f.eps)), mean = hn::Set(d, T(f.mean));
@@ -35,8 +36,8 @@ HWY_INLINE void span(const AdamwFactors& f, const T* w, const T* g, const T* m, 
     w2[i] = w[i] - T(f.rate) * (step + T(f.decay) * w[i]);
   }
 }
-void span_f32(const AdamwFactors& f, const float* w, const float* g, const float* m, const float* v, int64_t n, float* w2,
-              float* m2, float* v2) {
+void span_f32(const AdamwFactors& f, const float* w, const float* g, const float* m, const float* v, int64_t n,
+              float* w2, float* m2, float* v2) {
   span(f, w, g, m, v, n, w2, m2, v2);
 }
 void span_f64(const AdamwFactors& f, const double* w, const double* g, const double* m, const double* v, int64_t n,

@@ -1,5 +1,5 @@
-// The kernel against adamw_reference.h. In double both differ by rounding alone (1e-15 a step); in float the kernel rounds
-// each operation while the reference computes in double and rounds at the end: a few 6e-8 of each summand.
+// The kernel against adamw_reference.h. In double both differ by rounding alone (1e-15 a step); in float the kernel
+// rounds each operation while the reference computes in double and rounds at the end: a few 6e-8 of each summand.
 #include "adamw_reference.h"
 
 #include <gtest/gtest.h>
@@ -72,8 +72,8 @@ TEST(AdamwCpu, DecaysWithoutAGradient) {
 }
 
 TEST(AdamwCpu, GivesTheSameBitsOnAnyNumberOfThreads) {
-  // Pieces end on multiples of a vector only by chance; the scalar tail may round differently where FMA is used, hence the
-  // size: two pieces of 1 << 15 elements.
+  // Pieces end on multiples of a vector only by chance; the scalar tail may round differently where FMA is used, hence
+  // the size: two pieces of 1 << 15 elements.
   const int64_t n = 1 << 16;
   AdamwStep op;
   State a{kbtest::normal(KB_F32, {n}, 1), kbtest::array(KB_F32, {n}), kbtest::array(KB_F32, {n})}, b = a;

@@ -1,4 +1,5 @@
-// Muon: momentum, orthogonalised by Newton-Schulz on each block (a head, an expert) alone. What is no matrix goes to `others`.
+// Muon: momentum, orthogonalised by Newton-Schulz on each block (a head, an expert) alone. What is no matrix goes to
+// `others`.
 #include "kitbash/plugin.h"
 using kb::Value;
 

@@ -14,8 +14,8 @@ struct BlockAttnRes : kb::Residual<BlockAttnRes> {
     if (at.index) return {mix(b, carry, at.role), carry};
     const int64_t layers = (at.count + 1) / 2, most = DepthMix::kMaxSources - 1;  // blocks beside the running sum
     if ((layers + block_layers - 1) / block_layers > most)
-      kb::fail("block_layers must be at least ", (layers + most - 1) / most, " for ", layers, " layers but got ", block_layers,
-               ": at most ", most, " blocks can be kept; raise block_layers");
+      kb::fail("block_layers must be at least ", (layers + most - 1) / most, " for ", layers, " layers but got ",
+               block_layers, ": at most ", most, " blocks can be kept; raise block_layers");
     return {carry[0], carry};  // one source: nothing to mix
   }
 
@@ -48,5 +48,5 @@ KITBASH_SCHEMA(BlockAttnRes,
                field("block_layers", &Self::block_layers, "layers (attention and ffn) a block").range(1, 1000),
                field("eps", &Self::eps, "of the norm of the sources").range(0, 1))
 
-KITBASH_PLUGIN("residual-block-attnres", "0.1.0", "Apache-2.0", component<BlockAttnRes>("block-attnres"), op<DepthMix>(),
-               op<DepthMixBackward>(), kernel<DepthMixCpu>(), kernel<DepthMixBackwardCpu>())
+KITBASH_PLUGIN("residual-block-attnres", "0.1.0", "Apache-2.0", component<BlockAttnRes>("block-attnres"),
+               op<DepthMix>(), op<DepthMixBackward>(), kernel<DepthMixCpu>(), kernel<DepthMixBackwardCpu>())

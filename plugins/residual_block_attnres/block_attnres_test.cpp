@@ -1,6 +1,7 @@
 // The kernels of depth_mix against depth_mix_reference.h, and the reference against central differences.
-// Tolerances: double 1e-12: logits reach 40 here, and where one weight is nearly 1, dp_i - sum p_j dp_j loses three digits of
-// the 1e-15 that reordered sums differ by. Float 2e-5: a logit of 10 with a relative error of 1e-6 moves its weight by 1e-5.
+// Tolerances: double 1e-12: logits reach 40 here, and where one weight is nearly 1, dp_i - sum p_j dp_j loses three
+// digits of the 1e-15 that reordered sums differ by. Float 2e-5: a logit of 10 with a relative error of 1e-6 moves its
+// weight by 1e-5.
 #include <gtest/gtest.h>
 
 #include "depth_mix.h"
@@ -60,14 +61,16 @@ std::vector<Array> backward(const Case& c, const kbtest::Options& o = {}) {
   return out;
 }
 std::vector<Array> expected_gradients(const Case& c) {
-  const auto g = reference::depth_mix_backward(rows(c), doubles(c.norm), doubles(c.query), doubles(c.dh), c.tokens, kEps);
+  const auto g =
+      reference::depth_mix_backward(rows(c), doubles(c.norm), doubles(c.query), doubles(c.dh), c.tokens, kEps);
   std::vector<Array> out;
   for (const auto& v : g.v) out.push_back(kbtest::array(KB_F64, {c.tokens, c.d}, v));
   out.push_back(kbtest::array(KB_F64, {c.d}, g.norm)), out.push_back(kbtest::array(KB_F64, {c.d}, g.query));
   return out;
 }
 // The error of gradient k against the norm of all: with one source, the gradients of norm and query vanish.
-void expect_gradients(const std::vector<Array>& got, const std::vector<Array>& want, double tolerance, const char* what) {
+void expect_gradients(const std::vector<Array>& got, const std::vector<Array>& want, double tolerance,
+                      const char* what) {
   double all = 0;
   for (const Array& a : want)
     for (int64_t i = 0; i < a.size(); ++i) all += a.at(i) * a.at(i);
@@ -145,7 +148,8 @@ TEST(DepthMix, AddsToGradientsWhenAsked) {
   const Case c = made(KB_F64, 3, 20, 9);
   std::vector<Array> out = gradients(c), want = backward(c);
   for (size_t k = 0; k < out.size(); ++k)
-    for (int64_t i = 0; i < out[k].size(); ++i) out[k].set(i, double(k) + 1), want[k].set(i, want[k].at(i) + double(k) + 1);
+    for (int64_t i = 0; i < out[k].size(); ++i)
+      out[k].set(i, double(k) + 1), want[k].set(i, want[k].at(i) + double(k) + 1);
   kbtest::Options o;
   o.accumulate = 0b11111;
   kbtest::run(kb::kernel_table<DepthMixBackwardCpu>(), kAttrs, inputs(c, true), out, o);
@@ -161,7 +165,9 @@ TEST(DepthMix, LeavesUnwantedOutputsAlone) {
     o.unwanted = mask;
     kbtest::run(kb::kernel_table<DepthMixBackwardCpu>(), kAttrs, inputs(c, true), out, o);
     for (size_t k = 0; k < out.size(); ++k)
-      if (!(mask >> k & 1)) { EXPECT_EQ(out[k].bytes, want[k].bytes) << "mask " << mask << ", output " << k; }
+      if (!(mask >> k & 1)) {
+        EXPECT_EQ(out[k].bytes, want[k].bytes) << "mask " << mask << ", output " << k;
+      }
   }
   kbtest::Options o;
   o.unwanted = 2;  // the weights
@@ -180,7 +186,8 @@ TEST(DepthMix, GivesTheSameBitsOnAnyNumberOfThreads) {
 TEST(DepthMix, CountsOnlyRowsInsideTheExtent) {
   Case whole = made(KB_F64, 3, 12, 9), used = made(KB_F64, 3, 20, 9);
   auto copy = [](const Array& from, Array& to) { std::copy(from.bytes.begin(), from.bytes.end(), to.bytes.begin()); };
-  for (size_t i = 0; i < 3; ++i) copy(whole.v[i], used.v[i]), used.v[i].type.extent = 1;  // rows 12 .. 20 hold other numbers
+  for (size_t i = 0; i < 3; ++i)
+    copy(whole.v[i], used.v[i]), used.v[i].type.extent = 1;  // rows 12 .. 20 hold other numbers
   copy(whole.dh, used.dh);
   used.dh.type.extent = 1;
   kbtest::Options o;
@@ -208,7 +215,8 @@ TEST(DepthMix, RefusesMoreSourcesThanABackwardOpCanReturn) {
 
 TEST(DepthMix, KeepsWeightsWideForNarrowSources) {
   kb_type in[4]{};
-  for (int i = 0; i < 2; ++i) in[i].dtype = KB_BF16, in[i].rank = 2, in[i].shape[0] = 4, in[i].shape[1] = 8, in[i].extent = 3;
+  for (int i = 0; i < 2; ++i)
+    in[i].dtype = KB_BF16, in[i].rank = 2, in[i].shape[0] = 4, in[i].shape[1] = 8, in[i].extent = 3;
   for (int i = 2; i < 4; ++i) in[i].dtype = KB_F32, in[i].rank = 1, in[i].shape[0] = 8;
   kb_type out[KB_MAX_OUT]{};
   kb_infer c{};

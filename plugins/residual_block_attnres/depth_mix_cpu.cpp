@@ -57,7 +57,8 @@ HWY_INLINE void dots(const T* v, const T* c, const T* u, int64_t d, T* cv, T* vv
     const auto a = hn::LoadU(tag, v + x), b = hn::LoadU(tag, v + x + lanes);
     s0 = hn::MulAdd(a, hn::LoadU(tag, c + x), s0), s1 = hn::MulAdd(b, hn::LoadU(tag, c + x + lanes), s1);
     q0 = hn::MulAdd(a, a, q0), q1 = hn::MulAdd(b, b, q1);
-    if constexpr (kUp) w0 = hn::MulAdd(a, hn::LoadU(tag, u + x), w0), w1 = hn::MulAdd(b, hn::LoadU(tag, u + x + lanes), w1);
+    if constexpr (kUp)
+      w0 = hn::MulAdd(a, hn::LoadU(tag, u + x), w0), w1 = hn::MulAdd(b, hn::LoadU(tag, u + x + lanes), w1);
   }
   *cv = hn::GetLane(hn::SumOfLanes(tag, hn::Add(s0, s1)));
   *vv = hn::GetLane(hn::SumOfLanes(tag, hn::Add(q0, q1)));
@@ -131,7 +132,8 @@ HWY_INLINE void backward(const Args<T>& a, int64_t begin, int64_t end, T* dc) {
       if (!a.dv[i] && !dc) continue;
       const double beta = p[i] * (double(uv[i]) - mean) * root[i];
       const double gamma = -beta * root[i] * root[i] * double(cv[i]) / double(a.d);
-      spread(a.dh + at, a.c, a.v[i] + at, T(p[i]), T(beta), T(gamma), a.d, a.dv[i] ? a.dv[i] + at : nullptr, a.add[i], dc);
+      spread(a.dh + at, a.c, a.v[i] + at, T(p[i]), T(beta), T(gamma), a.d, a.dv[i] ? a.dv[i] + at : nullptr, a.add[i],
+             dc);
     }
   }
 }

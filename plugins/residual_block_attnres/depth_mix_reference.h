@@ -19,7 +19,8 @@ inline Mixed depth_mix(const Rows& v, const std::vector<double>& norm, const std
     double top = -INFINITY, sum = 0;
     for (size_t i = 0; i < n; ++i) {
       double dot = 0, square = 0;
-      for (size_t x = 0; x < d; ++x) dot += norm[x] * query[x] * v[i][t * d + x], square += v[i][t * d + x] * v[i][t * d + x];
+      for (size_t x = 0; x < d; ++x)
+        dot += norm[x] * query[x] * v[i][t * d + x], square += v[i][t * d + x] * v[i][t * d + x];
       p[i] = dot / std::sqrt(square / double(d) + eps);
       top = std::max(top, p[i]);
     }
@@ -36,7 +37,8 @@ struct MixGradient {
   std::vector<double> norm, query;
 };
 // dp_i = v_i . dh;  dl_i = p_i (dp_i - sum_j p_j dp_j);  c = norm * query;  r_i the inverse root
-// dv_i = p_i dh + dl_i r_i (c - r_i^2 (c . v_i) / d v_i);  dc = sum dl_i r_i v_i;  dquery = dc * norm;  dnorm = dc * query
+// dv_i = p_i dh + dl_i r_i (c - r_i^2 (c . v_i) / d v_i);  dc = sum dl_i r_i v_i;  dquery = dc * norm;  dnorm = dc *
+// query
 inline MixGradient depth_mix_backward(const Rows& v, const std::vector<double>& norm, const std::vector<double>& query,
                                       const std::vector<double>& dh, int64_t tokens, double eps) {
   const size_t n = v.size(), d = norm.size();
@@ -51,7 +53,8 @@ inline MixGradient depth_mix_backward(const Rows& v, const std::vector<double>& 
     }
     for (size_t i = 0; i < n; ++i) {
       double dot = 0, square = 0;
-      for (size_t x = 0; x < d; ++x) dot += norm[x] * query[x] * v[i][t * d + x], square += v[i][t * d + x] * v[i][t * d + x];
+      for (size_t x = 0; x < d; ++x)
+        dot += norm[x] * query[x] * v[i][t * d + x], square += v[i][t * d + x] * v[i][t * d + x];
       const double p = f.p[t * n + i], dl = p * (dp[i] - mean), r = 1 / std::sqrt(square / double(d) + eps);
       for (size_t x = 0; x < d; ++x) {
         const double c = norm[x] * query[x], y = v[i][t * d + x];

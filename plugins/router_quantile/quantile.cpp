@@ -1,5 +1,6 @@
-// Quantile balancing: the bias of the next step is, for each expert, the quantile over all tokens of this step of the bias
-// that it would have needed to be chosen. Counted during the step, estimated in `update`, never applied to its own batch.
+// Quantile balancing: the bias of the next step is, for each expert, the quantile over all tokens of this step of the
+// bias that it would have needed to be chosen. Counted during the step, estimated in `update`, never applied to its own
+// batch.
 #include "quantile_cpu.h"
 using kb::Value;
 
@@ -34,7 +35,8 @@ struct Quantile : kb::Router<Quantile> {
     const int64_t active = b.integer("active");
     b.report("load", b.all_reduce(load, "sum"));
     if (counts) {
-      b.write(bias, b.emit(QuantileEstimate::name, {b.all_reduce(counts, "sum"), bias}, {{"active", active}, {"ema", ema}}));
+      b.write(bias,
+              b.emit(QuantileEstimate::name, {b.all_reduce(counts, "sum"), bias}, {{"active", active}, {"ema", ema}}));
     } else {
       const Value filled = b.find("filled");
       b.write(bias, b.emit(QuantileExact::name, {margins, filled, b.all_reduce(filled, "sum"), bias},
@@ -58,7 +60,8 @@ struct Quantile : kb::Router<Quantile> {
   }
 };
 KITBASH_SCHEMA(Quantile,
-               field("estimator", &Self::estimator, "histogram: any number of micro-batches and ranks; exact: keeps all margins")
+               field("estimator", &Self::estimator,
+                     "histogram: any number of micro-batches and ranks; exact: keeps all margins")
                    .one_of("histogram", "exact"),
                field("bins", &Self::bins, "histogram: bins over the range of the needed bias").range(16, 65536),
                field("capacity", &Self::capacity, "exact: tokens of a step that fit; 0: those of one micro-batch")

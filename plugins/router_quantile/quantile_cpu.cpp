@@ -125,8 +125,8 @@ void QuantileExactCpu::launch(const kb::Call& c, const QuantileExact& op) {
     const int64_t capacity = c.dim(0, 0), experts = c.dim(0, 1), tokens = *c.get<int32_t>(1);
     const T *margins = c.get<T>(0), *bias = c.get<T>(3);
     if (*c.get<int32_t>(2) != tokens)
-      kb::fail("the exact estimator sees the ", tokens, " tokens of one rank only, but the step has ", *c.get<int32_t>(2),
-               "; set estimator = \"histogram\"");
+      kb::fail("the exact estimator sees the ", tokens, " tokens of one rank only, but the step has ",
+               *c.get<int32_t>(2), "; set estimator = \"histogram\"");
     if (!tokens) return void(std::copy_n(bias, experts, c.put<T>(0)));
     const int64_t q = tokens * op.active / experts;
     double* now = c.workspace<double>();

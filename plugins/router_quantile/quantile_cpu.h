@@ -1,4 +1,5 @@
-// quantile_cpu.h: the CPU kernels of quantile balancing. All are deterministic: threads share experts or rows out, never sums.
+// quantile_cpu.h: the CPU kernels of quantile balancing. All are deterministic: threads share experts or rows out,
+// never sums.
 #pragma once
 #include "quantile_ops.h"
 

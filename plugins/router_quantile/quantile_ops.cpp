@@ -15,7 +15,9 @@ void check_scores(kb::Infer& s, uint32_t first, int64_t experts) {  // scores, c
   s.same(cutoff.shape[1], 1, "width of cutoff");
   s.same(document.shape[0], scores.shape[0], "tokens of document");
 }
-void check_bias(kb::Infer& s, uint32_t i, int64_t experts) { s.same(s.in(i, 1, "bias").shape[0], experts, "experts of bias"); }
+void check_bias(kb::Infer& s, uint32_t i, int64_t experts) {
+  s.same(s.in(i, 1, "bias").shape[0], experts, "experts of bias");
+}
 void check_active(int64_t active, int64_t experts) {
   if (active < 1 || active >= experts) kb::fail("active must be in [1, ", experts - 1, "] but got ", active);
 }

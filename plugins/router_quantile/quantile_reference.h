@@ -1,5 +1,5 @@
-// quantile_reference.h: quantile balancing as the formulas say it, one number after the other. T: the type that margins and
-// bins are computed in.
+// quantile_reference.h: quantile balancing as the formulas say it, one number after the other. T: the type that margins
+// and bins are computed in.
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
-// The kernels against quantile_reference.h. Counts are integers and must be equal; estimates differ by the rounding of the
-// type in which the bias is returned: 1e-14 in double, 1e-6 in float.
+// The kernels against quantile_reference.h. Counts are integers and must be equal; estimates differ by the rounding of
+// the type in which the bias is returned: 1e-14 in double, 1e-6 in float.
 #include <gtest/gtest.h>
 
 #include "quantile_cpu.h"
@@ -21,9 +21,10 @@ struct Batch {
   Array scores, cutoff, document, ids;
 };
 Array random_bias(uint32_t dtype, int64_t experts) { return kbtest::normal(dtype, {experts}, 5, 0.1); }
-Batch made(uint32_t dtype, int64_t tokens, int64_t experts, int64_t active, uint64_t seed, const Array& bias, int unused = 0) {
-  Batch b{kbtest::normal(dtype, {tokens, experts}, seed), kbtest::array(dtype, {tokens, 1}), kbtest::array(KB_I32, {tokens}),
-          kbtest::array(KB_I32, {tokens, active})};
+Batch made(uint32_t dtype, int64_t tokens, int64_t experts, int64_t active, uint64_t seed, const Array& bias,
+           int unused = 0) {
+  Batch b{kbtest::normal(dtype, {tokens, experts}, seed), kbtest::array(dtype, {tokens, 1}),
+          kbtest::array(KB_I32, {tokens}), kbtest::array(KB_I32, {tokens, active})};
   const Array offset = kbtest::normal(dtype, {experts}, 77);
   for (int64_t t = 0; t < tokens; ++t) {
     b.document.set(t, unused && t % unused == unused - 1 ? -1 : double(t / 5));
@@ -63,7 +64,8 @@ struct Margins {
 };
 void append(Margins& m, const Batch& b, const kbtest::Options& o = {}) {
   std::vector<Array> out{m.rows, m.filled};
-  kbtest::run(kb::kernel_table<QuantileAppendCpu>(), {}, {&m.rows, &m.filled, &b.scores, &b.cutoff, &b.document}, out, o);
+  kbtest::run(kb::kernel_table<QuantileAppendCpu>(), {}, {&m.rows, &m.filled, &b.scores, &b.cutoff, &b.document}, out,
+              o);
   m = {out[0], out[1]};
 }
 Margins no_margins(uint32_t dtype, int64_t capacity, int64_t experts) {
@@ -72,7 +74,8 @@ Margins no_margins(uint32_t dtype, int64_t capacity, int64_t experts) {
 Array exact(const Margins& m, const Array& total, const Array& bias, int64_t active, double ema = 0,
             const kbtest::Options& o = {}) {
   std::vector<Array> out{bias};
-  kbtest::run(kb::kernel_table<QuantileExactCpu>(), estimator(active, ema), {&m.rows, &m.filled, &total, &bias}, out, o);
+  kbtest::run(kb::kernel_table<QuantileExactCpu>(), estimator(active, ema), {&m.rows, &m.filled, &total, &bias}, out,
+              o);
   return out[0];
 }
 std::vector<std::vector<double>> counted_margins(const Batch& b) {
@@ -99,7 +102,8 @@ void expect_counts_like_reference(uint32_t dtype, int64_t tokens, int64_t expert
   for (int64_t i = 0; i < counts.size(); ++i) counts.set(i, double(i % 3));
   std::vector<int> want = values<int>(counts);
   reference::count(values<T>(b.scores), values<T>(b.cutoff), values<int>(b.document), values<T>(bias), bins, want);
-  EXPECT_EQ(values<int>(count(counts, b, bias)), want) << tokens << " tokens, " << experts << " experts, " << bins << " bins";
+  EXPECT_EQ(values<int>(count(counts, b, bias)), want)
+      << tokens << " tokens, " << experts << " experts, " << bins << " bins";
 }
 TEST(QuantileCount, EqualsTheReferenceOverOddSizes) {
   for (int64_t tokens : {1, 4, 33})
@@ -112,8 +116,8 @@ TEST(QuantileCount, EqualsTheReferenceOverOddSizes) {
 
 TEST(QuantileCount, PutsNeedsOutsideTheRangeIntoTheLastBins) {
   const Array bias = kbtest::array(KB_F32, {2});
-  Batch b{kbtest::array(KB_F32, {2, 2}, {-9, 9, 0, 0}), kbtest::array(KB_F32, {2, 1}, {0, 1}), kbtest::array(KB_I32, {2}),
-          kbtest::array(KB_I32, {2, 1})};
+  Batch b{kbtest::array(KB_F32, {2, 2}, {-9, 9, 0, 0}), kbtest::array(KB_F32, {2, 1}, {0, 1}),
+          kbtest::array(KB_I32, {2}), kbtest::array(KB_I32, {2, 1})};
   const Array c = count(kbtest::array(KB_I32, {2, 16}), b, bias);
   EXPECT_EQ(c.at(15), 2);  // expert 0 needs 9 and 1
   EXPECT_EQ(c.at(16), 1);  // expert 1 needs -9
@@ -156,7 +160,8 @@ TEST(QuantileEstimate, EqualsTheReferenceOverOddSizes) {
       for (int64_t active : {1, 2})
         for (double ema : {0.0, 0.9}) {
           const Array bias = random_bias(dtype, experts);
-          const Array counts = count(kbtest::array(KB_I32, {experts, 200}), made(dtype, 131, experts, active, 3, bias, 5), bias);
+          const Array counts =
+              count(kbtest::array(KB_I32, {experts, 200}), made(dtype, 131, experts, active, 3, bias, 5), bias);
           const auto want = reference::estimate(values<int>(counts), values<double>(bias), 200, active, ema);
           EXPECT_LE(largest_difference(estimate(counts, bias, active, ema), want), dtype == KB_F64 ? 1e-14 : 1e-6);
         }
@@ -245,7 +250,8 @@ TEST(QuantileExact, SaysSoWhenAStepDoesNotFit) {
     append(m, made(KB_F32, 15, 8, 2, 2, bias));
     FAIL() << "30 tokens fitted into 20 rows";
   } catch (const kb::Error& e) {
-    EXPECT_NE(std::string(e.what()).find("has 30 tokens but `capacity` of router.quantile holds 20"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("has 30 tokens but `capacity` of router.quantile holds 20"), std::string::npos)
+        << e.what();
   }
 }
 
@@ -285,7 +291,8 @@ TEST(ExpertLoad, AddsAssignmentsOfUsedRowsOnly) {
 }
 
 TEST(ExpertLoad, RefusesAnExpertThatDoesNotExist) {
-  const Array load = kbtest::array(KB_I32, {2}), ids = kbtest::array(KB_I32, {1, 1}, {2}), document = kbtest::array(KB_I32, {1});
+  const Array load = kbtest::array(KB_I32, {2}), ids = kbtest::array(KB_I32, {1, 1}, {2}),
+              document = kbtest::array(KB_I32, {1});
   std::vector<Array> out{load};
   EXPECT_THROW(kbtest::run(kb::kernel_table<ExpertLoadCpu>(), {}, {&load, &ids, &document}, out), kb::Error);
 }

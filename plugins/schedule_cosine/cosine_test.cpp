@@ -27,7 +27,10 @@ TEST(Cosine, WarmsUpLinearlyFromTheFirstStepOn) {
 
 TEST(Cosine, FollowsHalfACosineAfterThePeak) {
   // Peak at step 9, floor at step 99: the middle of 90 steps is 54, its third 39 and 69.
-  expect({{0.1, 0.1, 54, 100, 0.55}, {0.1, 0.1, 39, 100, 0.775}, {0.1, 0.1, 69, 100, 0.325}, {0.1, 0.1, 10, 100, 0.1 + 0.45 * (1 + std::cos(M_PI / 90))}});
+  expect({{0.1, 0.1, 54, 100, 0.55},
+          {0.1, 0.1, 39, 100, 0.775},
+          {0.1, 0.1, 69, 100, 0.325},
+          {0.1, 0.1, 10, 100, 0.1 + 0.45 * (1 + std::cos(M_PI / 90))}});
 }
 
 TEST(Cosine, EndsAtTheFloorExactly) {
@@ -45,7 +48,11 @@ TEST(Cosine, RoundsTheStepsOfWarmUp) {
 }
 
 TEST(Cosine, IsFiniteInTheShortestRuns) {
-  expect({{0, 0.1, 0, 1, 1.0}, {0.99, 0.1, 0, 1, 1.0}, {0.5, 0.1, 0, 2, 1.0}, {0.5, 0.1, 1, 2, 0.1}, {0.99, 0.1, 9, 10, 1.0}});
+  expect({{0, 0.1, 0, 1, 1.0},
+          {0.99, 0.1, 0, 1, 1.0},
+          {0.5, 0.1, 0, 2, 1.0},
+          {0.5, 0.1, 1, 2, 0.1},
+          {0.99, 0.1, 9, 10, 1.0}});
 }
 
 TEST(Cosine, NeverRisesAfterThePeak) {

@@ -18,7 +18,8 @@ struct Row {
 void expect(const std::vector<Row>& rows) {
   for (const Row& r : rows)
     EXPECT_NEAR(made(r.warmup, r.decay, r.floor).at(r.step, r.steps), r.want, 1e-14)
-        << "warmup " << r.warmup << ", decay " << r.decay << ", floor " << r.floor << ", step " << r.step << " of " << r.steps;
+        << "warmup " << r.warmup << ", decay " << r.decay << ", floor " << r.floor << ", step " << r.step << " of "
+        << r.steps;
 }
 
 TEST(Wsd, WarmsUpLinearlyFromTheFirstStepOn) {
@@ -39,12 +40,19 @@ TEST(Wsd, EndsAtTheFloorExactly) {
 }
 
 TEST(Wsd, NeedsNoWarmUpAndNoDecay) {
-  expect({{0, 0.5, 0, 0, 10, 1.0}, {0, 0, 0, 0, 10, 1.0}, {0, 0, 0, 9, 10, 1.0}, {0, 1, 0.1, 9, 10, 0.1}, {0, 1, 0.1, 0, 10, 0.91}});
+  expect({{0, 0.5, 0, 0, 10, 1.0},
+          {0, 0, 0, 0, 10, 1.0},
+          {0, 0, 0, 9, 10, 1.0},
+          {0, 1, 0.1, 9, 10, 0.1},
+          {0, 1, 0.1, 0, 10, 0.91}});
 }
 
 TEST(Wsd, IsFiniteInTheShortestRuns) {
   // Shares of less than half a step round to none; where both borders round up, the warm-up wins.
-  expect({{0.01, 0.1, 0.1, 0, 1, 1.0}, {0.5, 0.5, 0.1, 0, 1, 1.0}, {0.5, 0.5, 0.1, 1, 3, 1.0}, {0.5, 0.5, 0.1, 2, 3, 0.1}});
+  expect({{0.01, 0.1, 0.1, 0, 1, 1.0},
+          {0.5, 0.5, 0.1, 0, 1, 1.0},
+          {0.5, 0.5, 0.1, 1, 3, 1.0},
+          {0.5, 0.5, 0.1, 2, 3, 0.1}});
 }
 
 TEST(Wsd, RefusesSharesThatOverlap) {

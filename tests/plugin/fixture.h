@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 class Folder {
  public:
   Folder() {
-    std::string t = (fs::temp_directory_path() / "kitbash-test-XXXXXX").string();
+    std::string t = (fs::temp_directory_path() / ("kitbash-test-" + std::string(6, 'X'))).string();
     if (!::mkdtemp(t.data())) kb::fail("cannot make a folder like ", t);
     path_ = fs::canonical(t).string();
   }

@@ -66,7 +66,7 @@ class FakeSource : public ComponentSource {
         {F::need("width", "int"), F("std", "float", f(0.02)), F::child("activation", "activation", "swiglu")});
     add("ffn", "latent-moe",
         {F::need("experts", "int"), F::need("active", "int"), F("latent", "int", i(0)), F::need("width", "int"),
-         F("shared", "int", i(0)), F("eps", "float", f(1e-5)), F("std", "float", f(0.02)),
+         F("shared", "int", i(0)), F("scale", "float", f(1)), F("eps", "float", f(1e-5)), F("std", "float", f(0.02)),
          F::child("router", "router", "quantile"), F::child("activation", "activation", "situ-glu")});
     add("router", "quantile",
         {F("estimator", "text", s("histogram")).one_of({"histogram", "exact"}), F("bins", "int", i(2048)),

@@ -43,8 +43,11 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "kitbash " KITBASH_VERSION);
   common_options(app, g, true,
                  "kitbash check recipes/quickstart.toml\n\nExit codes: 0 ok, 2 usage or recipe error, 3 run failed");
-  add_components(app, g);
+  add_check(app, g);
+  add_plan(app, g);
   add_explain(app, g);
+  add_components(app, g);
+  add_probe(app, g);
   CLI::App* plugin = app.add_subcommand("plugin", "look at plugins");
   plugin->require_subcommand(1);
   plugin->footer("Example:\n  kitbash plugin path");

@@ -14,7 +14,7 @@ namespace kitbash {
 // The values of a table of the core, by key; what is missing or wrong is a fault and has its default or a zero.
 class Values {
  public:
-  Values(const std::string& key_table, const Node& node, Faults& faults);
+  Values(const std::string& key_table, const RecipeNode& node, Faults& faults);
   bool has(const std::string& key) const { return good_.count(key) != 0; }  // given or defaulted, and right
   bool given(const std::string& key) const { return node_.find(key) != nullptr; }
   int64_t integer(const std::string& key) const;
@@ -23,7 +23,7 @@ class Values {
   std::string text(const std::string& key) const;
 
  private:
-  const Node& node_;
+  const RecipeNode& node_;
   std::map<std::string, FieldValue> good_;
 };
 
@@ -34,21 +34,21 @@ struct Checker {
 
   // The component in a slot. `node` null: not given. `path` names the slot in notes: "model.residual". `standard`: what
   // fills it when nothing is named. Null: left empty, or a fault has been told.
-  std::unique_ptr<ComponentConfig> slot(const std::string& kind, const Node* node, const std::string& path,
+  std::unique_ptr<ComponentConfig> slot(const std::string& kind, const RecipeNode* node, const std::string& path,
                                         const std::string& standard, int depth = 0) const;
 
  private:
   const ComponentInfo* find(const std::string& kind, const std::string& name, const Where& w) const;
-  bool survives_switch(const ComponentInfo& now, const std::string& key, const Node& value, const std::string& old_name,
+  bool survives_switch(const ComponentInfo& now, const std::string& key, const RecipeNode& value, const std::string& old_name,
                        const std::string& path) const;
-  std::vector<const Node*> match(const ComponentInfo& c, const Node& table, const std::string& path,
+  std::vector<const RecipeNode*> match(const ComponentInfo& c, const RecipeNode& table, const std::string& path,
                                  const std::string& standard) const;
-  std::unique_ptr<ComponentConfig> filled_slot(const ComponentInfo& c, const FieldInfo& f, const Node* given,
+  std::unique_ptr<ComponentConfig> filled_slot(const ComponentInfo& c, const FieldInfo& f, const RecipeNode* given,
                                                const Where& missing_at, const std::string& path, int depth) const;
 };
 
 // One value against one key; false: a fault has been told. Slots and tables are not its business.
-bool check_value(const FieldInfo& f, const Node& n, Faults& faults, FieldValue& out);
+bool check_value(const FieldInfo& f, const RecipeNode& n, Faults& faults, FieldValue& out);
 const FieldInfo* field_named(const std::vector<FieldInfo>& fields, const std::string& name);
 FieldValue empty_value(const FieldInfo& f);
 std::string number_text(double v);  // shortest text that reads back the same; always a TOML float

@@ -6,7 +6,7 @@
 namespace kitbash {
 namespace {
 
-using Type = Node::Type;
+using Type = RecipeNode::Type;
 constexpr int kDeepest = 32;  // slots within slots; only a circle of defaults comes near
 
 std::vector<std::string> names_of(const ComponentInfo& c) {
@@ -18,7 +18,7 @@ std::vector<std::string> names_of(const ComponentInfo& c) {
 bool same_type(const FieldInfo& a, const FieldInfo& b) { return a.type == b.type && a.kind == b.kind; }
 
 // Would the value do for the key, by its type alone?
-bool fits(const FieldInfo& f, const Node& n) {
+bool fits(const FieldInfo& f, const RecipeNode& n) {
   if (f.type == "slot") return n.is(Type::table) || n.is(Type::text);
   FieldInfo any = f;
   any.lo = -std::numeric_limits<double>::infinity(), any.hi = -any.lo;
@@ -52,7 +52,7 @@ const ComponentInfo* Checker::find(const std::string& kind, const std::string& n
 
 // The key was written beside another `use`. It stays if the new component has one of that name and type; else it is
 // dropped with a note.
-bool Checker::survives_switch(const ComponentInfo& now, const std::string& key, const Node& value,
+bool Checker::survives_switch(const ComponentInfo& now, const std::string& key, const RecipeNode& value,
                               const std::string& old_name, const std::string& path) const {
   const FieldInfo* f = field_named(now.fields, key);
   if (f) {
@@ -72,11 +72,11 @@ bool Checker::survives_switch(const ComponentInfo& now, const std::string& key, 
 }
 
 // The nodes given for the component's keys, parallel to its fields.
-std::vector<const Node*> Checker::match(const ComponentInfo& c, const Node& table, const std::string& path,
+std::vector<const RecipeNode*> Checker::match(const ComponentInfo& c, const RecipeNode& table, const std::string& path,
                                         const std::string& standard) const {
-  std::vector<const Node*> given(c.fields.size());
+  std::vector<const RecipeNode*> given(c.fields.size());
   std::vector<std::string> called(c.fields.size());
-  const auto take = [&](const FieldInfo& f, const Node& child, const std::string& name) {
+  const auto take = [&](const FieldInfo& f, const RecipeNode& child, const std::string& name) {
     const size_t i = size_t(&f - c.fields.data());
     if (given[i])
       faults.add(child.key, "'", called[i], "' and '", name, "' are the same key of ", c.id());
@@ -106,7 +106,7 @@ std::vector<const Node*> Checker::match(const ComponentInfo& c, const Node& tabl
   return given;
 }
 
-std::unique_ptr<ComponentConfig> Checker::filled_slot(const ComponentInfo& c, const FieldInfo& f, const Node* given,
+std::unique_ptr<ComponentConfig> Checker::filled_slot(const ComponentInfo& c, const FieldInfo& f, const RecipeNode* given,
                                                       const Where& missing_at, const std::string& path,
                                                       int depth) const {
   const std::string* standard = f.fallback ? std::get_if<std::string>(&*f.fallback) : nullptr;
@@ -118,9 +118,9 @@ std::unique_ptr<ComponentConfig> Checker::filled_slot(const ComponentInfo& c, co
   return child;
 }
 
-std::unique_ptr<ComponentConfig> Checker::slot(const std::string& kind, const Node* node, const std::string& path,
+std::unique_ptr<ComponentConfig> Checker::slot(const std::string& kind, const RecipeNode* node, const std::string& path,
                                                const std::string& standard, int depth) const {
-  Node made;
+  RecipeNode made;
   if (!node) {
     if (standard.empty()) return nullptr;
     node = &made;
@@ -132,7 +132,7 @@ std::unique_ptr<ComponentConfig> Checker::slot(const std::string& kind, const No
                " (a name, or { use = NAME }) but got ", type_name(node->type));
     return nullptr;
   }
-  const Node* use = node->find("use");
+  const RecipeNode* use = node->find("use");
   if (use && !use->text()) {
     faults.add(use->where, "'use' wants string but got ", type_name(use->type));
     return nullptr;

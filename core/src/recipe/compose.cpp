@@ -14,10 +14,10 @@ std::string standard(const std::string& table, const std::string& slot) {
   return f->fallback ? std::get<std::string>(*f->fallback) : "";
 }
 
-std::unique_ptr<ComponentConfig> core_slot(const std::string& table, const std::string& name, const Node& node,
+std::unique_ptr<ComponentConfig> core_slot(const std::string& table, const std::string& name, const RecipeNode& node,
                                            const std::string& path, const Checker& check) {
   const FieldInfo* f = field_named(key_table(table).fields, name);
-  const Node* given = node.find(name);
+  const RecipeNode* given = node.find(name);
   const size_t before = check.faults.count();
   auto c = check.slot(f->kind, given, path.empty() ? name : path + "." + name, standard(table, name));
   if (!c && given && check.faults.count() == before)
@@ -31,9 +31,9 @@ bool known_layer(const std::string& name, const Where& w, const std::vector<std:
   return false;
 }
 
-std::vector<std::string> pattern_of(const Node& model, const Values& v, const std::vector<std::string>& names,
+std::vector<std::string> pattern_of(const RecipeNode& model, const Values& v, const std::vector<std::string>& names,
                                     Faults& faults) {
-  const Node* p = model.find("pattern");
+  const RecipeNode* p = model.find("pattern");
   if (!p && names.size() == 1) return names;
   if (!p) {
     if (!names.empty())
@@ -48,7 +48,7 @@ std::vector<std::string> pattern_of(const Node& model, const Values& v, const st
   return r.size() == p->items.size() ? r : std::vector<std::string>();
 }
 
-std::map<int64_t, std::string> exceptions(const Node& model, const Values& v, const std::vector<std::string>& names,
+std::map<int64_t, std::string> exceptions(const RecipeNode& model, const Values& v, const std::vector<std::string>& names,
                                           int64_t layers, Faults& faults) {
   std::map<int64_t, std::string> r;
   if (!v.has("at") || !v.given("at")) return r;
@@ -82,7 +82,7 @@ std::map<int64_t, std::string> exceptions(const Node& model, const Values& v, co
 
 }  // namespace
 
-void compose_model(const Node& node, const Checker& check, Recipe& out) {
+void compose_model(const RecipeNode& node, const Checker& check, Recipe& out) {
   Faults& faults = check.faults;
   const Values v("model", node, faults);
   ModelConfig& m = out.model;
@@ -99,13 +99,13 @@ void compose_model(const Node& node, const Checker& check, Recipe& out) {
 
   std::vector<std::string> names, order;
   if (v.has("layer")) {
-    const Node& layers = *node.find("layer");
+    const RecipeNode& layers = *node.find("layer");
     if (layers.keys.empty()) faults.add(layers.where, "model needs at least one [model.layer.NAME]");
     auto tables = named_layers(layers, faults, order);
     for (const auto& [name, table] : tables) names.push_back(name);
     for (const auto& name : order) {
-      const Node& table = tables.at(name);
-      if (!table.is(Node::Type::table)) continue;
+      const RecipeNode& table = tables.at(name);
+      if (!table.is(RecipeNode::Type::table)) continue;
       const Values told("layer", table, faults);
       const std::string path = "model.layer." + name;
       m.named[name] = {name, own(core_slot("layer", "attention", table, path, check)),
@@ -120,11 +120,11 @@ void compose_model(const Node& node, const Checker& check, Recipe& out) {
   for (const auto& [i, name] : out.at) m.layers[size_t(i < 0 ? i + layers : i)] = m.named.at(name);
 }
 
-void compose_curriculum(const Node& stages, const Checker& check, Recipe& out) {
+void compose_curriculum(const RecipeNode& stages, const Checker& check, Recipe& out) {
   Faults& faults = check.faults;
   if (stages.items.empty()) faults.add(stages.where, "'curriculum' must have at least one stage");
   for (size_t i = 0; i < stages.items.size(); ++i) {
-    const Node& node = stages.items[i];
+    const RecipeNode& node = stages.items[i];
     const Values v("curriculum", node, faults);
     StageConfig s;
     s.where = node.where;

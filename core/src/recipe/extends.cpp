@@ -10,10 +10,10 @@ namespace kitbash {
 namespace fs = std::filesystem;
 namespace {
 
-void check_format(const Node& file, Faults& faults) {
-  const Node* f = file.find("kitbash");
+void check_format(const RecipeNode& file, Faults& faults) {
+  const RecipeNode* f = file.find("kitbash");
   if (!f) return faults.add(file.where, "a recipe needs 'kitbash = ", kRecipeFormat, "', the number of its format");
-  if (!f->is(Node::Type::integer))
+  if (!f->is(RecipeNode::Type::integer))
     return faults.add(f->where, "'kitbash' wants int but got ", type_name(f->type),
                       "; write kitbash = ", kRecipeFormat);
   const int64_t v = std::get<int64_t>(f->value);
@@ -32,8 +32,8 @@ std::string read_text(const std::string& path, bool& ok) {
   return s.str();
 }
 
-Node load_files(const std::string& path, Faults& faults, int& sources) {
-  std::vector<Node> files;  // the named one first
+RecipeNode load_files(const std::string& path, Faults& faults, int& sources) {
+  std::vector<RecipeNode> files;  // the named one first
   std::vector<std::string> seen, names;
   std::string next = path;
   Where asked{path, 0, 0};
@@ -57,7 +57,7 @@ Node load_files(const std::string& path, Faults& faults, int& sources) {
     // Numbers rise from the deepest file to the named one; the chain's length is not known yet, hence negative.
     files.push_back(parse_toml(text, next, -int(files.size())));
     check_format(files.back(), faults);
-    const Node* below = files.back().find("extends");
+    const RecipeNode* below = files.back().find("extends");
     if (!below) break;
     if (!below->text()) {
       faults.add(below->where, "'extends' wants string but got ", type_name(below->type));
@@ -67,7 +67,7 @@ Node load_files(const std::string& path, Faults& faults, int& sources) {
     next = (fs::path(next).parent_path() / *below->text()).lexically_normal().string();
   }
   sources = 1;
-  Node root = std::move(files.back());
+  RecipeNode root = std::move(files.back());
   for (size_t i = files.size() - 1; i-- > 0;) merge(root, std::move(files[i]));
   for (const char* own : {"extends", "kitbash"}) root.keys.erase(own);  // of one file, and judged there
   root.where = {path, 1, 1};

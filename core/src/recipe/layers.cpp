@@ -8,20 +8,20 @@ namespace kitbash {
 namespace {
 
 struct Likes {
-  const Node& layers;
+  const RecipeNode& layers;
   Faults& faults;
-  std::map<std::string, Node> done;
+  std::map<std::string, RecipeNode> done;
   std::vector<std::string> open, names;
   std::vector<std::string>& order;  // a layer after the one it is like
 
-  const Node& resolve(const std::string& name) {
+  const RecipeNode& resolve(const std::string& name) {
     if (const auto i = done.find(name); i != done.end()) return i->second;
-    const Node& own = layers.keys.at(name);
-    Node result = own;
-    const Node* like = own.find("like");
-    if (own.is(Node::Type::table) && like && like->text()) {
+    const RecipeNode& own = layers.keys.at(name);
+    RecipeNode result = own;
+    const RecipeNode* like = own.find("like");
+    if (own.is(RecipeNode::Type::table) && like && like->text()) {
       open.push_back(name);
-      if (const Node* below = base(*like)) {
+      if (const RecipeNode* below = base(*like)) {
         result = *below;
         result.key = own.key, result.where = own.where;
         // Whoever wrote `like` knew the layer below: a slot with another `use` written there starts afresh. One that
@@ -35,7 +35,7 @@ struct Likes {
     return done[name] = std::move(result);
   }
 
-  const Node* base(const Node& like) {
+  const RecipeNode* base(const RecipeNode& like) {
     const std::string& other = *like.text();
     if (!layers.find(other)) {
       std::vector<std::string> others;
@@ -51,20 +51,20 @@ struct Likes {
       faults.add(like.where, "layers are like each other in a circle: ", chain, other);
       return nullptr;
     }
-    const Node& n = resolve(other);
-    return n.is(Node::Type::table) ? &n : nullptr;
+    const RecipeNode& n = resolve(other);
+    return n.is(RecipeNode::Type::table) ? &n : nullptr;
   }
 };
 
 }  // namespace
 
-std::map<std::string, Node> named_layers(const Node& layers, Faults& faults, std::vector<std::string>& order) {
+std::map<std::string, RecipeNode> named_layers(const RecipeNode& layers, Faults& faults, std::vector<std::string>& order) {
   Likes likes{layers, faults, {}, {}, {}, order};
   for (const auto& [name, node] : layers.keys) {
     likes.names.push_back(name);
-    if (!node.is(Node::Type::table))
+    if (!node.is(RecipeNode::Type::table))
       faults.add(node.where, "layer '", name, "' wants table but got ", type_name(node.type));
-    else if (const Node* like = node.find("like"); like && !like->text())
+    else if (const RecipeNode* like = node.find("like"); like && !like->text())
       faults.add(like->where, "'like' wants string but got ", type_name(like->type));
   }
   for (const auto& name : likes.names) likes.resolve(name);

@@ -9,17 +9,17 @@ namespace {
 
 struct Setter {
   const std::vector<std::string>& path;
-  Node leaf;
+  RecipeNode leaf;
   Where where;
   Faults& faults;
 
-  void into(Node& at, size_t i) {
+  void into(RecipeNode& at, size_t i) {
     if (i == path.size()) return merge(at, std::move(leaf));
-    if (at.is(Node::Type::array)) return item(at, i);
-    if (at.is(Node::Type::text)) at = as_slot(std::move(at));
-    if (!at.is(Node::Type::table)) {  // the check then says what was wanted here
+    if (at.is(RecipeNode::Type::array)) return item(at, i);
+    if (at.is(RecipeNode::Type::text)) at = as_slot(std::move(at));
+    if (!at.is(RecipeNode::Type::table)) {  // the check then says what was wanted here
       const Where key = at.key;
-      at = Node::table_at(where, leaf.source);
+      at = RecipeNode::table_at(where, leaf.source);
       at.key = key;
     }
     const auto use = at.use();
@@ -27,7 +27,7 @@ struct Setter {
     auto child = at.keys.find(path[i]);
     if (child == at.keys.end()) {
       if (!last) {
-        Node table = Node::table_at(where, leaf.source);
+        RecipeNode table = RecipeNode::table_at(where, leaf.source);
         table.beside = use;
         child = at.keys.emplace(path[i], std::move(table)).first;
       } else {
@@ -41,7 +41,7 @@ struct Setter {
     child->second.beside = use;
   }
 
-  void item(Node& at, size_t i) {
+  void item(RecipeNode& at, size_t i) {
     const std::string& s = path[i];
     const std::string name = join({path.begin(), path.begin() + i}, ".");
     size_t n = 0;
@@ -55,10 +55,10 @@ struct Setter {
 };
 
 // A --set changes what is there; it cannot invent a layer.
-bool known_layer(const Node& root, const std::vector<std::string>& path, const Where& where, Faults& faults) {
+bool known_layer(const RecipeNode& root, const std::vector<std::string>& path, const Where& where, Faults& faults) {
   if (path.size() < 3 || path[0] != "model" || path[1] != "layer") return true;
-  const Node* model = root.find("model");
-  const Node* layers = model ? model->find("layer") : nullptr;
+  const RecipeNode* model = root.find("model");
+  const RecipeNode* layers = model ? model->find("layer") : nullptr;
   if (layers && layers->find(path[2])) return true;
   std::vector<std::string> names;
   if (layers)
@@ -69,7 +69,7 @@ bool known_layer(const Node& root, const std::vector<std::string>& path, const W
 
 }  // namespace
 
-void apply_sets(Node& root, const std::vector<std::string>& set, Faults& faults, int& sources) {
+void apply_sets(RecipeNode& root, const std::vector<std::string>& set, Faults& faults, int& sources) {
   for (const auto& s : set) {
     const Where where{"--set " + s, 0, 0};
     faults.order(where.file);

@@ -11,10 +11,10 @@ namespace fs = std::filesystem;
 Recipe load_recipe(const std::string& path, const std::vector<std::string>& set, const ComponentSource& source) {
   Faults faults;
   int sources = 0;
-  Node root = load_files(path, faults, sources);
+  RecipeNode root = load_files(path, faults, sources);
   apply_sets(root, set, faults, sources);
   // Not after the merge: `extends` belongs to one file, and a --set of it would come too late.
-  if (const Node* e = root.find("extends"))
+  if (const RecipeNode* e = root.find("extends"))
     faults.add(e->where, "'extends' cannot be set from outside; write a recipe that extends");
   const Checker check{source, faults, fs::path(path).parent_path().string()};
 
@@ -23,12 +23,12 @@ Recipe load_recipe(const std::string& path, const std::vector<std::string>& set,
   const Values v("recipe", root, faults);
   r.name = v.given("name") ? v.text("name") : fs::path(path).stem().string();
   if (v.has("model")) compose_model(*root.find("model"), check, r);
-  const Node none = Node::table_at({}, 0);
+  const RecipeNode none = RecipeNode::table_at({}, 0);
   if (!v.given("train") || v.has("train")) {
     const Values t("train", v.given("train") ? *root.find("train") : none, faults);
     r.train = {t.integer("seed"), t.text("compute"), t.text("recompute"), t.real("clip"), t.boolean("deterministic")};
   }
-  if (const Node* o = root.find("optimizer")) {
+  if (const RecipeNode* o = root.find("optimizer")) {
     const size_t before = faults.count();
     r.optimizer = check.slot("optimizer", o, "optimizer", "");
     if (!r.optimizer && faults.count() == before)
@@ -45,7 +45,7 @@ std::unique_ptr<ComponentConfig> load_component(const std::string& kind, const s
                                                 const std::string& path, const std::vector<std::string>& set,
                                                 const ComponentSource& source, std::vector<std::string>* notes) {
   Faults faults;
-  Node root = Node::table_at({path, path.empty() ? 0 : 1, path.empty() ? 0 : 1}, 0);
+  RecipeNode root = RecipeNode::table_at({path, path.empty() ? 0 : 1, path.empty() ? 0 : 1}, 0);
   if (!path.empty()) {
     faults.order(path);
     bool ok = false;

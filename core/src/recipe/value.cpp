@@ -8,7 +8,7 @@
 namespace kitbash {
 namespace {
 
-using Type = Node::Type;
+using Type = RecipeNode::Type;
 
 std::string wanted(const FieldInfo& f) {
   if (f.type == "text" || f.type == "path") return "string";
@@ -40,13 +40,13 @@ bool in_range(const FieldInfo& f, double v, const Where& w, const std::string& g
 }
 
 // An int or a float as a double; an int is welcome where a float is wanted.
-bool as_real(const Node& n, double& v) {
+bool as_real(const RecipeNode& n, double& v) {
   if (n.is(Type::real)) return v = std::get<double>(n.value), true;
   if (n.is(Type::integer)) return v = double(std::get<int64_t>(n.value)), true;
   return false;
 }
 
-bool check_list(const FieldInfo& f, const Node& n, Faults& faults, FieldValue& out) {
+bool check_list(const FieldInfo& f, const RecipeNode& n, Faults& faults, FieldValue& out) {
   const bool ints = f.type == "ints";
   std::vector<int64_t> is;
   std::vector<double> fs;
@@ -71,7 +71,7 @@ bool check_list(const FieldInfo& f, const Node& n, Faults& faults, FieldValue& o
   return good;
 }
 
-bool check_text(const FieldInfo& f, const Node& n, Faults& faults, FieldValue& out) {
+bool check_text(const FieldInfo& f, const RecipeNode& n, Faults& faults, FieldValue& out) {
   const std::string& s = *n.text();
   out = s;
   if (f.choices.empty()) return true;
@@ -86,7 +86,7 @@ bool check_text(const FieldInfo& f, const Node& n, Faults& faults, FieldValue& o
 
 }  // namespace
 
-bool check_value(const FieldInfo& f, const Node& n, Faults& faults, FieldValue& out) {
+bool check_value(const FieldInfo& f, const RecipeNode& n, Faults& faults, FieldValue& out) {
   if (f.type == "bool" && n.is(Type::boolean)) return out = n.value, true;
   if (f.type == "int" && n.is(Type::integer)) {
     out = n.value;
@@ -148,7 +148,7 @@ std::string number_text(double v) {
   return s.find_first_of(".e") == std::string::npos ? s + ".0" : s;
 }
 
-Values::Values(const std::string& key_table_name, const Node& node, Faults& faults) : node_(node) {
+Values::Values(const std::string& key_table_name, const RecipeNode& node, Faults& faults) : node_(node) {
   const KeyTable& table = key_table(key_table_name);
   std::vector<std::string> names;
   for (const auto& f : table.fields) names.push_back(f.name);
@@ -156,7 +156,7 @@ Values::Values(const std::string& key_table_name, const Node& node, Faults& faul
     if (!field_named(table.fields, name))
       faults.add(child.key, table.owner, " has no key '", name, "'", did_you_mean(name, names));
   for (const auto& f : table.fields) {
-    const Node* given = node.find(f.name);
+    const RecipeNode* given = node.find(f.name);
     if (!given) {
       if (f.required)
         faults.add(node.where, table.owner, " needs '", f.name, "' (", wanted(f), "): ", f.doc);

@@ -42,7 +42,7 @@ std::string read_text(const std::string& path) {
 
 Probe::Probe(std::string program, std::vector<std::string> plugin_path, bool keep)
     : program_(std::move(program)), plugin_path_(std::move(plugin_path)), keep_(keep) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "check_vectors.XXXXXX").string();
+  std::string pattern = (std::filesystem::temp_directory_path() / ("check_vectors." + std::string(6, 'X'))).string();
   if (!::mkdtemp(pattern.data()))
     kb::fail("[check_vectors] cannot make a folder ", pattern, ": ", std::strerror(errno));
   folder_ = pattern;
