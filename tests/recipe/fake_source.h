@@ -90,6 +90,9 @@ class FakeSource : public ComponentSource {
     add("optimizer", "circle", {F::child("others", "optimizer", "circle")});
     add("optimizer", "maybe", {F::child("others", "optimizer", "adamw").empty()});
     add("optimizer", "bare", {F::child("others", "optimizer", "")});
+    add("tokenizer", "bytes", {});
+    add("source", "text", {F::need("path", "path"), F("held_out", "path", s("")), F("separator", "text", s("\n\n"))});
+    add("source", "jsonl", {F::need("path", "path"), F("held_out", "path", s("")), F("key", "text", s("text"))});
     add("schedule", "cosine", {F("warmup", "float", f(0.01)), F("floor", "float", f(0))});
     add("schedule", "wsd", {F("warmup", "float", f(0.01)), F("decay", "float", f(0.2)), F("floor", "float", f(0))});
   }

@@ -18,23 +18,38 @@ struct Array {  // a dense tensor that owns its memory
   }
   int64_t size() const { return kb::elements(type); }
   template <class T>
-  T* data() { return reinterpret_cast<T*>(bytes.data()); }
+  T* data() {
+    return reinterpret_cast<T*>(bytes.data());
+  }
   template <class T>
-  const T* data() const { return reinterpret_cast<const T*>(bytes.data()); }
+  const T* data() const {
+    return reinterpret_cast<const T*>(bytes.data());
+  }
   double at(int64_t i) const {
     switch (type.dtype) {
-      case KB_F64: return data<double>()[i];
-      case KB_F32: return double(data<float>()[i]);
-      case KB_I64: return double(data<int64_t>()[i]);
-      default: return double(data<int32_t>()[i]);
+      case KB_F64:
+        return data<double>()[i];
+      case KB_F32:
+        return double(data<float>()[i]);
+      case KB_I64:
+        return double(data<int64_t>()[i]);
+      default:
+        return double(data<int32_t>()[i]);
     }
   }
   void set(int64_t i, double v) {
     switch (type.dtype) {
-      case KB_F64: data<double>()[i] = v; break;
-      case KB_F32: data<float>()[i] = float(v); break;
-      case KB_I64: data<int64_t>()[i] = int64_t(v); break;
-      default: data<int32_t>()[i] = int32_t(v);
+      case KB_F64:
+        data<double>()[i] = v;
+        break;
+      case KB_F32:
+        data<float>()[i] = float(v);
+        break;
+      case KB_I64:
+        data<int64_t>()[i] = int64_t(v);
+        break;
+      default:
+        data<int32_t>()[i] = int32_t(v);
     }
   }
 };
@@ -69,7 +84,8 @@ struct Options {
 inline void run(const kb_kernel* k, const std::vector<kb_attr>& attrs, const std::vector<const Array*>& in,
                 std::vector<Array>& outputs, const Options& o = {}) {
   std::vector<kb_tensor> ti, to;
-  for (const Array* a : in) ti.push_back({a->bytes.empty() ? nullptr : const_cast<char*>(a->bytes.data()), a->type, {}});
+  for (const Array* a : in)
+    ti.push_back({a->bytes.empty() ? nullptr : const_cast<char*>(a->bytes.data()), a->type, {}});
   for (size_t i = 0; i < outputs.size(); ++i) {
     Array& a = outputs[i];
     if (!(o.accumulate >> i & 1)) std::memset(a.bytes.data(), 0xff, a.bytes.size());

@@ -48,9 +48,9 @@ typedef struct {
   int32_t rank;
   int64_t shape[KB_MAX_RANK]; /* bounds: what memory is planned for */
   double lo, hi;              /* every element is in [lo, hi]; -inf, +inf when nothing is known */
-  uint32_t extent;            /* 0: all rows of axis 0 are in use; else the number of a device integer (kb_call.extents) that
-                                 says how many are. Rows past it are zero, and count nowhere. */
-  uint32_t reserved;          /* 0 */
+  uint32_t extent; /* 0: all rows of axis 0 are in use; else the number of a device integer (kb_call.extents) that says
+                      how many are. Rows past it are zero, and count nowhere. */
+  uint32_t reserved; /* 0 */
 } kb_type;
 
 typedef enum { KB_INT = 1, KB_FLOAT = 2, KB_TEXT = 3, KB_INTS = 4, KB_FLOATS = 5 } kb_attr_kind;
@@ -111,13 +111,14 @@ typedef enum {
 
 typedef struct {
   uint32_t struct_size, abi_minor;
-  int (*emit)(kb_builder*, const char* op, const kb_value* in, uint32_t n_in, const kb_attr*, uint32_t n_attr, kb_value* out,
-              uint32_t* n_out, kb_error*); /* *n_out: room in, count out */
+  int (*emit)(kb_builder*, const char* op, const kb_value* in, uint32_t n_in, const kb_attr*, uint32_t n_attr,
+              kb_value* out, uint32_t* n_out, kb_error*); /* *n_out: room in, count out */
   int (*type)(kb_builder*, kb_value, kb_type*, kb_error*);
   int (*param)(kb_builder*, const kb_param*, kb_value*, kb_error*);
-  int (*state)(kb_builder*, const kb_state*, kb_value*, kb_error*);  /* the value it has before this graph runs */
-  int (*find)(kb_builder*, const char* name, kb_value*, kb_error*);  /* own param or state; 0 if there is none */
-  int (*write)(kb_builder*, kb_value target, kb_value now, kb_error*); /* the state (in update also param) becomes now */
+  int (*state)(kb_builder*, const kb_state*, kb_value*, kb_error*); /* the value it has before this graph runs */
+  int (*find)(kb_builder*, const char* name, kb_value*, kb_error*); /* own param or state; 0 if there is none */
+  /* the state (in update also param) becomes now */
+  int (*write)(kb_builder*, kb_value target, kb_value now, kb_error*);
   int (*call)(kb_builder*, const char* slot, uint32_t verb, const kb_value* in, uint32_t n_in, const kb_attr*,
               uint32_t n_attr, kb_value* out, uint32_t* n_out, kb_error*); /* build the child in a slot */
   int (*publish)(kb_builder*, uint32_t what, const char* name, kb_value, kb_error*);
@@ -186,8 +187,8 @@ typedef struct {
   uint32_t deterministic;
   /* CPU: calls body on pieces of [0, n) of at least `grain` from the process's one thread team, and returns when all are
    * done. thread < threads tells workers apart. Not to be nested. */
-  void (*parallel)(const void* team, int64_t n, int64_t grain, void (*body)(void*, int64_t begin, int64_t end, int32_t thread),
-                   void* arg);
+  void (*parallel)(const void* team, int64_t n, int64_t grain,
+                   void (*body)(void*, int64_t begin, int64_t end, int32_t thread), void* arg);
   const void* team;
   void *stream, *cublas, *cublaslt, *cudnn, *nccl; /* CUDA: the host's handles, never the plugin's */
 } kb_device;
@@ -219,7 +220,7 @@ typedef struct {
   const kb_attr* attr; /* every attribute with its default */
   uint32_t n_attr;
   int (*infer)(kb_infer*, kb_error*);
-  int (*cost)(const kb_call*, kb_cost*, kb_error*); /* data pointers are NULL; shapes decide */
+  int (*cost)(const kb_call*, kb_cost*, kb_error*);                  /* data pointers are NULL; shapes decide */
   int (*gradient)(const kb_host*, kb_builder*, kb_node*, kb_error*); /* NULL: a gradient through it is an error */
   uint32_t traits;
 } kb_op;
@@ -230,11 +231,11 @@ typedef struct {
   const char *op, *name; /* for its own ops or anyone's */
   uint32_t device, arch_min, arch_max;
   int32_t priority;
-  uint32_t accumulates;                             /* bit o: launch honours the accumulate bit of output o */
-  int (*supports)(const kb_call*, kb_error* why);   /* 0 = yes, else one sentence; NULL: always */
-  uint64_t (*workspace)(const kb_call*);            /* a bound from shapes and threads alone; NULL: none */
+  uint32_t accumulates;                                   /* bit o: launch honours the accumulate bit of output o */
+  int (*supports)(const kb_call*, kb_error* why);         /* 0 = yes, else one sentence; NULL: always */
+  uint64_t (*workspace)(const kb_call*);                  /* a bound from shapes and threads alone; NULL: none */
   int (*prepare)(const kb_call*, void** plan, kb_error*); /* once a node, before the first launch; NULL: no plan */
-  int (*launch)(void* plan, const kb_call*, kb_error*);   /* operands dense; on device->stream only; never synchronises */
+  int (*launch)(void* plan, const kb_call*, kb_error*); /* operands dense; on device->stream only; never synchronises */
   void (*release)(void* plan);
 } kb_kernel;
 
@@ -246,7 +247,7 @@ typedef struct {
   uint32_t n_ops;
   const kb_kernel* const* kernels;
   uint32_t n_kernels;
-  void (*shutdown)(void); /* once, before the process ends; may be NULL */
+  void (*shutdown)(void);                     /* once, before the process ends; may be NULL */
   const void* (*extension)(const char* name); /* growth outside the table; may be NULL */
 } kb_plugin;
 
@@ -255,7 +256,8 @@ KB_EXPORT const kb_plugin* kitbash_plugin_v1(void); /* the one exported function
 /* A backend is a plugin of kernels that also opens a device: extension("kitbash.backend") gives this table. */
 typedef struct {
   uint32_t struct_size, kind;
-  int (*open)(int32_t threads, kb_device* out, kb_error*); /* out->struct_size is set by the host; threads 0: all cores */
+  /* out->struct_size is set by the host; threads 0: all cores */
+  int (*open)(int32_t threads, kb_device* out, kb_error*);
   void (*close)(kb_device*);
 } kb_backend;
 
@@ -271,8 +273,35 @@ typedef struct {
 } kb_column;
 typedef struct {
   uint32_t struct_size;
-  const kb_column* (*columns)(const void* self, uint32_t* n); /* per-token tensors of the batch; loss_weight among them */
+  /* per-token tensors of the batch; loss_weight among them */
+  const kb_column* (*columns)(const void* self, uint32_t* n);
 } kb_objective;
+
+/* A sink takes what a service produces, in pieces; put returns 0, or not to refuse. */
+typedef struct {
+  void* ctx;
+  int (*put)(void* ctx, const void* data, uint64_t bytes);
+} kb_sink;
+
+typedef struct {
+  uint32_t struct_size;
+  int64_t (*vocab)(const void* self);
+  int64_t (*special)(const void* self, const char* name); /* "bos", "eos": an id, or -1 */
+  int (*encode)(const void* self, const char* text, uint64_t bytes, kb_sink ids /* int32 */, kb_error*);
+  int (*decode)(const void* self, const int32_t* ids, uint64_t n, kb_sink text, kb_error*);
+} kb_tokenizer;
+
+typedef struct {
+  void* ctx;                                                            /* a sample is segments in order */
+  int (*text)(void* ctx, const char* bytes, uint64_t n, double weight); /* weight 0: shown, not learnt */
+} kb_sample;
+typedef struct {
+  uint32_t struct_size;
+  int (*open)(const void* self, const char* split /* "train", "held_out" */, void** reader, kb_error*);
+  int64_t (*count)(void* reader);                                                      /* samples of the split */
+  int (*sample)(void* reader, uint64_t seed, int64_t index, kb_sample out, kb_error*); /* pure; any thread */
+  void (*close)(void* reader);
+} kb_source;
 
 #ifdef __cplusplus
 }

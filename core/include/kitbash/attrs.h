@@ -52,15 +52,24 @@ template <class O>
 struct OpAttrs {
   static constexpr auto list() { return std::tuple<>(); }
 };
-#define KITBASH_ATTRS(O, ...)             \
-  template <>                             \
-  struct kb::OpAttrs<O> {                 \
-    using Self = O;                       \
-    static constexpr auto list() {        \
-      using kb::attr;                     \
+#define KITBASH_ATTRS(O, ...)              \
+  template <>                              \
+  struct kb::OpAttrs<O> {                  \
+    using Self = O;                        \
+    static constexpr auto list() {         \
+      using kb::attr;                      \
       return std::make_tuple(__VA_ARGS__); \
-    }                                     \
+    }                                      \
   };
+
+// An op that derives its attributes from another struct (the core's base ops do) says so with `using Attributes`.
+template <class O>
+constexpr auto op_attrs() {
+  if constexpr (requires { typename O::Attributes; })
+    return OpAttrs<typename O::Attributes>::list();
+  else
+    return OpAttrs<O>::list();
+}
 
 inline void decode(double& m, const kb_attr& a) { m = a.v.f; }
 inline void decode(int64_t& m, const kb_attr& a) { m = a.v.i; }
@@ -76,10 +85,16 @@ inline void decode(Shape& m, const kb_attr& a) {
 template <class O>
 O read_attrs(const kb_attr* a, uint32_t n) {
   O op{};
-  constexpr auto list = OpAttrs<O>::list();
+  constexpr auto list = op_attrs<O>();
   constexpr size_t want = std::tuple_size_v<decltype(list)>;
   if (n < want) fail("op got ", n, " attributes but declares ", want);
-  std::apply([&](const auto&... f) { uint32_t i = 0; (decode(op.*f.member, a[i++]), ...); (void)i; }, list);
+  std::apply(
+      [&](const auto&... f) {
+        uint32_t i = 0;
+        (decode(op.*f.member, a[i++]), ...);
+        (void)i;
+      },
+      list);
   return op;
 }
 

@@ -36,7 +36,9 @@ class Builder {
 
   // ---- the request
   bool training() const { return call_->mode == KB_TRAIN; }  // STEP states exist
-  bool stateful() const { return call_->mode == KB_PREFILL || call_->mode == KB_DECODE; }  // SEQUENCE, TOKEN states exist
+  bool stateful() const {
+    return call_->mode == KB_PREFILL || call_->mode == KB_DECODE;
+  }  // SEQUENCE, TOKEN states exist
   bool decoding() const { return call_->mode == KB_DECODE; }
   uint32_t verb() const { return call_->verb; }
   Value in(uint32_t i) { return i < call_->n_in ? Value{this, call_->in[i]} : Value{}; }
@@ -116,7 +118,8 @@ class Builder {
     uint32_t n = KB_MAX_IN;
     const std::vector<kb_attr> a(attrs.begin(), attrs.end());
     kb_error e{};
-    check(host_->call(b_, s.slot, verb, i.data(), uint32_t(i.size()), a.data(), uint32_t(a.size()), o.data(), &n, &e), e);
+    check(host_->call(b_, s.slot, verb, i.data(), uint32_t(i.size()), a.data(), uint32_t(a.size()), o.data(), &n, &e),
+          e);
     Values r;
     for (uint32_t k = 0; k < n; ++k) r.push_back({this, o[k]});
     return r;
@@ -177,7 +180,9 @@ class Builder {
   Value vector(const std::vector<double>& v) { return emit("vector", {}, {{"values", v}}); }
   Value iota(int64_t n) { return emit("iota", {}, {{"n", n}}); }  // i32
   Value normal(const Shape& s, double std) { return emit("normal", {}, {{"shape", s}, {"std", std}}); }
-  Value uniform(const Shape& s, double lo, double hi) { return emit("uniform", {}, {{"shape", s}, {"lo", lo}, {"hi", hi}}); }
+  Value uniform(const Shape& s, double lo, double hi) {
+    return emit("uniform", {}, {{"shape", s}, {"lo", lo}, {"hi", hi}});
+  }
   Values topk(Value x, int64_t k) { return emit_n("topk", {x}, {{"k", k}}); }  // values, ids; ties: lower id
   Value all_reduce(Value x, const char* how, const char* over = "tokens") {
     return emit("all_reduce", {x}, {{"how", how}, {"over", over}});

@@ -17,13 +17,20 @@ inline Shape shape_of(const kb_type& t) {
 inline int64_t elements(const kb_type& t) { return shape_of(t).size(); }
 inline const char* dtype_name(uint32_t d) {
   switch (d) {
-    case KB_U8: return "u8";
-    case KB_I32: return "i32";
-    case KB_I64: return "i64";
-    case KB_BF16: return "bf16";
-    case KB_F32: return "f32";
-    case KB_F64: return "f64";
-    default: return "none";
+    case KB_U8:
+      return "u8";
+    case KB_I32:
+      return "i32";
+    case KB_I64:
+      return "i64";
+    case KB_BF16:
+      return "bf16";
+    case KB_F32:
+      return "f32";
+    case KB_F64:
+      return "f64";
+    default:
+      return "none";
   }
 }
 inline uint32_t wide_of(uint32_t d) { return d == KB_F64 ? KB_F64 : KB_F32; }
@@ -96,14 +103,22 @@ struct Call {
   const kb_type& out(uint32_t o) const { return c->out[o].type; }
   int64_t dim(uint32_t i, int d) const { return c->in[i].type.shape[d < 0 ? d + c->in[i].type.rank : d]; }
   // Rows of axis 0 in use; the bound while nothing runs (cost, workspace). On the CPU the host clears the rest afterwards.
-  int64_t rows(const kb_type& t) const { return t.extent && c->extents ? c->extents[t.extent] : t.rank ? t.shape[0] : 1; }
+  int64_t rows(const kb_type& t) const {
+    return t.extent && c->extents ? c->extents[t.extent] : t.rank ? t.shape[0] : 1;
+  }
   template <class T>
-  const T* get(uint32_t i) const { return i < c->n_in ? static_cast<const T*>(c->in[i].data) : nullptr; }
+  const T* get(uint32_t i) const {
+    return i < c->n_in ? static_cast<const T*>(c->in[i].data) : nullptr;
+  }
   template <class T>
-  T* put(uint32_t o) const { return static_cast<T*>(c->out[o].data); }  // NULL: not wanted
+  T* put(uint32_t o) const {
+    return static_cast<T*>(c->out[o].data);
+  }  // NULL: not wanted
   bool adds(uint32_t o) const { return c->accumulate >> o & 1; }
   template <class T>
-  T* workspace() const { return static_cast<T*>(c->workspace); }
+  T* workspace() const {
+    return static_cast<T*>(c->workspace);
+  }
   int32_t threads() const { return c->device && c->device->threads > 0 ? c->device->threads : 1; }
   // f(begin, end, thread) on pieces of [0, n) of at least `grain`.
   template <class F>
@@ -133,7 +148,7 @@ const kb_op* op_table() {
   [[maybe_unused]] static const O defaults{};
   static const std::vector<kb_attr> attrs = [] {
     std::vector<kb_attr> a;
-    std::apply([&](const auto&... f) { (a.push_back(default_attr(f.name, defaults.*f.member)), ...); }, OpAttrs<O>::list());
+    std::apply([&](const auto&... f) { (a.push_back(default_attr(f.name, defaults.*f.member)), ...); }, op_attrs<O>());
     return a;
   }();
   static kb_op t{};

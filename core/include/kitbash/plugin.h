@@ -116,31 +116,40 @@ void add(Tables& t, KernelPart<K>) {
 #endif
 
 // EXT: the extension function of kb_plugin, or nullptr.
-#define KITBASH_PLUGIN_WITH(EXT, id, version, license, ...)                                                             \
-  static constexpr auto kb_parts() {                                                                                    \
-    using kb::component;                                                                                                \
-    using kb::kernel;                                                                                                   \
-    using kb::op;                                                                                                       \
-    return std::make_tuple(__VA_ARGS__);                                                                                \
-  }                                                                                                                     \
-  extern "C" __attribute__((visibility("default"), used, section("kitbash"))) constexpr auto kitbash_manifest =         \
-      kb::manifest([](kb::Sink& s) {                                                                                    \
-        s.put("kitbash = "), s.num(int64_t(KB_ABI_MAJOR));                                                              \
-        s.put("\nneeds = "), s.num(int64_t(KITBASH_NEEDS_MINOR));                                                       \
-        s.put("\nbuilt_minor = "), s.num(int64_t(KB_ABI_MINOR)), s.put("\n");                                           \
-        kb::line(s, "plugin", id), kb::line(s, "version", version), kb::line(s, "license", license);                    \
-        kb::line(s, "built_with", __VERSION__);                                                                         \
-        std::apply([&](auto... p) { (kb::describe(s, p), ...); }, kb_parts());                                          \
-      });                                                                                                               \
-  extern "C" KB_EXPORT const kb_plugin* kitbash_plugin_v1(void) {                                                       \
-    static const kb::Tables t = [] {                                                                                    \
-      kb::Tables x;                                                                                                     \
-      std::apply([&](auto... p) { (kb::add(x, p), ...); }, kb_parts());                                                 \
-      return x;                                                                                                         \
-    }();                                                                                                                \
-    static const kb_plugin p{KB_STRUCT_SIZE(kb_plugin, extension), KB_ABI_MAJOR, KB_ABI_MINOR, KITBASH_NEEDS_MINOR,     \
-                             t.components.data(), uint32_t(t.components.size()), t.ops.data(), uint32_t(t.ops.size()),  \
-                             t.kernels.data(), uint32_t(t.kernels.size()), nullptr, EXT};                               \
-    return &p;                                                                                                          \
+#define KITBASH_PLUGIN_WITH(EXT, id, version, license, ...)                                                     \
+  static constexpr auto kb_parts() {                                                                            \
+    using kb::component;                                                                                        \
+    using kb::kernel;                                                                                           \
+    using kb::op;                                                                                               \
+    return std::make_tuple(__VA_ARGS__);                                                                        \
+  }                                                                                                             \
+  extern "C" __attribute__((visibility("default"), used, section("kitbash"))) constexpr auto kitbash_manifest = \
+      kb::manifest([](kb::Sink& s) {                                                                            \
+        s.put("kitbash = "), s.num(int64_t(KB_ABI_MAJOR));                                                      \
+        s.put("\nneeds = "), s.num(int64_t(KITBASH_NEEDS_MINOR));                                               \
+        s.put("\nbuilt_minor = "), s.num(int64_t(KB_ABI_MINOR)), s.put("\n");                                   \
+        kb::line(s, "plugin", id), kb::line(s, "version", version), kb::line(s, "license", license);            \
+        kb::line(s, "built_with", __VERSION__);                                                                 \
+        std::apply([&](auto... p) { (kb::describe(s, p), ...); }, kb_parts());                                  \
+      });                                                                                                       \
+  extern "C" KB_EXPORT const kb_plugin* kitbash_plugin_v1(void) {                                               \
+    static const kb::Tables t = [] {                                                                            \
+      kb::Tables x;                                                                                             \
+      std::apply([&](auto... p) { (kb::add(x, p), ...); }, kb_parts());                                         \
+      return x;                                                                                                 \
+    }();                                                                                                        \
+    static const kb_plugin p{KB_STRUCT_SIZE(kb_plugin, extension),                                              \
+                             KB_ABI_MAJOR,                                                                      \
+                             KB_ABI_MINOR,                                                                      \
+                             KITBASH_NEEDS_MINOR,                                                               \
+                             t.components.data(),                                                               \
+                             uint32_t(t.components.size()),                                                     \
+                             t.ops.data(),                                                                      \
+                             uint32_t(t.ops.size()),                                                            \
+                             t.kernels.data(),                                                                  \
+                             uint32_t(t.kernels.size()),                                                        \
+                             nullptr,                                                                           \
+                             EXT};                                                                              \
+    return &p;                                                                                                  \
   }
 #define KITBASH_PLUGIN(id, version, license, ...) KITBASH_PLUGIN_WITH(nullptr, id, version, license, __VA_ARGS__)

@@ -101,15 +101,15 @@ template <class T>
 struct Schema {  // no keys, unless KITBASH_SCHEMA says otherwise
   static constexpr auto fields() { return std::tuple<>(); }
 };
-#define KITBASH_SCHEMA(T, ...)            \
-  template <>                             \
-  struct kb::Schema<T> {                  \
-    using Self = T;                       \
-    static constexpr auto fields() {      \
-      using kb::field;                    \
-      using kb::slot;                     \
+#define KITBASH_SCHEMA(T, ...)             \
+  template <>                              \
+  struct kb::Schema<T> {                   \
+    using Self = T;                        \
+    static constexpr auto fields() {       \
+      using kb::field;                     \
+      using kb::slot;                      \
       return std::make_tuple(__VA_ARGS__); \
-    }                                     \
+    }                                      \
   };
 
 // ---- rendering the manifest: run twice, to count and to fill -------------------------------------------------------------
@@ -248,7 +248,8 @@ void assign(M& m, const kb_attr& a) {
   } else if constexpr (std::is_arithmetic_v<M>) {
     m = M(a.v.i);
   } else {
-    if (a.count > sizeof m.at / sizeof m.at[0]) fail("'", a.name, "' has ", a.count, " elements; there is room for ", sizeof m.at / sizeof m.at[0]);
+    if (a.count > sizeof m.at / sizeof m.at[0])
+      fail("'", a.name, "' has ", a.count, " elements; there is room for ", sizeof m.at / sizeof m.at[0]);
     m.n = int(a.count);
     for (int i = 0; i < m.n; ++i) {
       if constexpr (std::is_integral_v<std::decay_t<decltype(m.at[0])>>)
@@ -272,7 +273,13 @@ void fill_object(T& t, const kb_attr* a, uint32_t n) {
   constexpr auto fields = Schema<T>::fields();
   constexpr size_t want = std::tuple_size_v<decltype(fields)>;
   if (n != want) fail("got ", n, " keys; the manifest lists ", want);
-  std::apply([&](const auto&... f) { uint32_t i = 0; (fill_field(t, f, a[i++]), ...); (void)i; }, fields);
+  std::apply(
+      [&](const auto&... f) {
+        uint32_t i = 0;
+        (fill_field(t, f, a[i++]), ...);
+        (void)i;
+      },
+      fields);
 }
 
 }  // namespace kb

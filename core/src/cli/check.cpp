@@ -44,7 +44,9 @@ void add_check(CLI::App& app, Globals& g) {
   auto path = std::make_shared<std::string>();
   auto set = std::make_shared<std::vector<std::string>>();
   verb->add_option("recipe", *path, "the recipe, a TOML file")->required()->type_name("FILE");
-  verb->add_option("--set", *set, "replace a key: model.residual.use=standard; repeatable")->type_name("KEY=VALUE")->take_all();
+  verb->add_option("--set", *set, "replace a key: model.residual.use=standard; repeatable")
+      ->type_name("KEY=VALUE")
+      ->take_all();
   common_options(*verb, g, false, "kitbash check recipes/reference/tiny.toml --set model.residual.use=standard");
   verb->callback([&g, path, set] { run(g, *path, *set); });
 }

@@ -29,7 +29,9 @@ void add_plan(CLI::App& app, Globals& g) {
   auto path = std::make_shared<std::string>();
   auto set = std::make_shared<std::vector<std::string>>();
   verb->add_option("recipe", *path, "the recipe, a TOML file")->required()->type_name("FILE");
-  verb->add_option("--set", *set, "replace a key: train.recompute=block; repeatable")->type_name("KEY=VALUE")->take_all();
+  verb->add_option("--set", *set, "replace a key: train.recompute=block; repeatable")
+      ->type_name("KEY=VALUE")
+      ->take_all();
   common_options(*verb, g, true, "kitbash plan recipes/reference/k3-2.8t.toml");
   verb->callback([&g, path, set] { run(g, *path, *set); });
 }

@@ -16,17 +16,21 @@ void add_probe(CLI::App& app, Globals& g) {
   verb->add_option("--config", r->config, "TOML: the component's keys, or the recipe of a model")->type_name("FILE");
   verb->add_option("--set", r->set, "replace a key; repeatable")->type_name("KEY=VALUE")->take_all();
   verb->add_option("--verb", r->verb, "which verb of the kind: forward, recur, choose")->type_name("NAME");
-  verb->add_option("--attr", r->attr, "attribute of the call: experts=64; repeatable")->type_name("NAME=VALUE")->take_all();
+  verb->add_option("--attr", r->attr, "attribute of the call: experts=64; repeatable")
+      ->type_name("NAME=VALUE")
+      ->take_all();
   verb->add_option("--in", r->in, "reads in.*, param.*, state.*, in.up*")->required()->type_name("FILE");
   verb->add_option("--out", r->out, "writes out.*, grad.*, state.*")->required()->type_name("FILE");
   verb->add_flag("--backward", r->backward, "gradients of parameters and inputs too");
   verb->add_flag("--update", r->update, "run the component's update afterwards");
   verb->add_option("--mode", *mode, "train or eval")->type_name("MODE");
   verb->add_option("--dtype", r->dtype, "f32 or f64")->type_name("TYPE");
-  verb->add_option("--arena", r->arena, "planned, separate (a block a value) or poison (NaN in dead bytes)")->type_name("MODE");
+  verb->add_option("--arena", r->arena, "planned, separate (a block a value) or poison (NaN in dead bytes)")
+      ->type_name("MODE");
   verb->add_option("--threads", r->threads, "of the cpu; 0: all cores")->type_name("N");
-  common_options(*verb, g, false,
-                 "kitbash probe attention.kda --config kda.toml --in x.safetensors --out y.safetensors --backward --dtype f64");
+  common_options(
+      *verb, g, false,
+      "kitbash probe attention.kda --config kda.toml --in x.safetensors --out y.safetensors --backward --dtype f64");
   verb->callback([&g, r, mode] {
     if (*mode != "train" && *mode != "eval") kb::fail("[probe] --mode must be train or eval but got '", *mode, "'");
     r->train = *mode == "train";

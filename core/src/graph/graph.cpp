@@ -1,6 +1,6 @@
 #include "graph/graph.h"
 
-#include <functional>
+#include <cstring>
 
 #include "kitbash/op.h"
 
@@ -52,10 +52,32 @@ uint32_t Graph::extent(const std::string& extent_name) {
   return uint32_t(extents.size() - 1);
 }
 
+char* Graph::take(size_t bytes) {
+  bytes = (bytes + 15) / 16 * 16;
+  if (bytes > page_bytes / 4) {
+    pages_.insert(pages_.begin(), std::make_unique<char[]>(bytes));
+    return pages_.front().get();
+  }
+  if (page_used_ + bytes > page_bytes) pages_.push_back(std::make_unique<char[]>(page_bytes)), page_used_ = 0;
+  page_used_ += bytes;
+  return pages_.back().get() + page_used_ - bytes;
+}
+
 const kb_attr* Graph::keep_attrs(const kb_attr* a, uint32_t n) {
   if (!n) return nullptr;
-  attrs_.push_back(std::make_unique<OwnedAttrs>(a, n));
-  return attrs_.back()->data();
+  auto* kept = reinterpret_cast<kb_attr*>(take(n * sizeof(kb_attr)));
+  for (uint32_t i = 0; i < n; ++i) {
+    kept[i] = a[i];
+    const size_t bytes = a[i].kind == KB_TEXT     ? std::strlen(a[i].v.s) + 1
+                         : a[i].kind == KB_INTS   ? a[i].count * sizeof(int64_t)
+                         : a[i].kind == KB_FLOATS ? a[i].count * sizeof(double)
+                                                  : 0;
+    if (!bytes) continue;
+    char* p = take(bytes);
+    std::memcpy(p, a[i].v.s, bytes);
+    kept[i].v.s = p;
+  }
+  return kept;
 }
 
 uint32_t Graph::intern_where(const std::string& s) {
@@ -66,7 +88,8 @@ uint32_t Graph::intern_where(const std::string& s) {
 
 std::string Graph::describe(const Node& n) const {
   const char* phase = n.phase == Phase::backward ? " backward" : n.phase == Phase::recompute ? " recompute" : "";
-  const std::string what = n.kind == NodeKind::op ? n.op->name : (n.kind == NodeKind::input ? "input " : "read ") + n.name;
+  const std::string what =
+      n.kind == NodeKind::op ? n.op->name : (n.kind == NodeKind::input ? "input " : "read ") + n.name;
   const std::string& where = wheres[n.where];
   return "[" + (where.empty() ? name : where) + phase + "] " + what;
 }
@@ -77,7 +100,8 @@ uint32_t Graph::resolve(uint32_t dtype) const {
   return dtype;
 }
 
-Graph::Scope::Scope(Graph& gr, const std::string& path, Phase p, int32_t s) : g(gr), phase(gr.phase), segment(gr.segment) {
+Graph::Scope::Scope(Graph& gr, const std::string& path, Phase p, int32_t s)
+    : g(gr), phase(gr.phase), segment(gr.segment) {
   g.frames.push_back({nullptr, path, g.intern_where(path)});
   g.phase = p;
   g.segment = s;
@@ -88,7 +112,8 @@ Graph::Scope::~Scope() {
   g.segment = segment;
 }
 
-kb::Values Graph::build(const Instance& c, const std::string& path, uint32_t verb, const kb::Values& in, kb::Attrs attrs) {
+kb::Values Graph::build(const Instance& c, const std::string& path, uint32_t verb, const kb::Values& in,
+                        kb::Attrs attrs) {
   const std::vector<kb_attr> a(attrs.begin(), attrs.end());
   return build(c, path, verb, in, a.data(), uint32_t(a.size()));
 }
@@ -115,7 +140,8 @@ kb::Values Graph::build(const Instance& c, const std::string& path, uint32_t ver
                    o.data(),
                    uint32_t(o.size())};
   const std::string at = c.config->where.text();
-  frames.push_back({&c, path, intern_where(path + (path.empty() ? "(" : " (") + c.id() + (at.empty() ? "" : ", " + at) + ")")});
+  frames.push_back(
+      {&c, path, intern_where(path + (path.empty() ? "(" : " (") + c.id() + (at.empty() ? "" : ", " + at) + ")")});
   kb_error e{};
   const int rc = c.table->build(c.self, &request, &e);
   const std::string where = wheres[frames.back().where];
@@ -142,15 +168,25 @@ void Graph::write(ValueId target, ValueId now) {
   const Life life = store.find(entry)->life;
   bool allowed = false;
   switch (mode) {
-    case KB_TRAIN: allowed = life == Life::step || life == Life::accumulator; break;
+    case KB_TRAIN:
+      allowed = life == Life::step || life == Life::accumulator;
+      break;
     case KB_PREFILL:
-    case KB_DECODE: allowed = life == Life::sequence || life == Life::token; break;
-    case KB_STEP: allowed = life == Life::param || life == Life::optimizer || life == Life::accumulator; break;
-    case KB_UPDATE: allowed = life == Life::param || life == Life::model || life == Life::step; break;
-    default: break;
+    case KB_DECODE:
+      allowed = life == Life::sequence || life == Life::token;
+      break;
+    case KB_STEP:
+      allowed = life == Life::param || life == Life::optimizer || life == Life::accumulator;
+      break;
+    case KB_UPDATE:
+      allowed = life == Life::param || life == Life::model || life == Life::step;
+      break;
+    default:
+      break;
   }
   static const char* const modes[] = {"train", "eval", "prefill", "decode", "step", "update"};
-  if (!allowed) kb::fail("'", entry, "' is a ", life_name(life), " value and must not be written in mode ", modes[mode]);
+  if (!allowed)
+    kb::fail("'", entry, "' is a ", life_name(life), " value and must not be written in mode ", modes[mode]);
   if (!same_shape(type(target), type(now)) || type(target).dtype != type(now).dtype)
     kb::fail("'", entry, "' is ", type_text(type(target)), " but is written as ", type_text(type(now)));
   auto [w, fresh] = write_index_.emplace(entry, writes.size());

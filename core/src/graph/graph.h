@@ -24,8 +24,8 @@ enum class NodeKind : uint8_t { op, input, read };  // read: the value that a st
 struct Node {
   NodeKind kind = NodeKind::op;
   Phase phase = Phase::forward;
-  uint32_t where = 0;      // provenance, Graph::where_text
-  int32_t segment = -1;    // recompute unit of a forward node; -1: none
+  uint32_t where = 0;    // provenance, Graph::where_text
+  int32_t segment = -1;  // recompute unit of a forward node; -1: none
   const OpDef* op = nullptr;
   const kb_attr* attr = nullptr;  // owned by the graph
   uint32_t n_attr = 0;
@@ -66,16 +66,17 @@ class Graph {
   kb::Builder builder();
   ValueId input(const std::string& name, const kb_type& t);
   ValueId read(const std::string& name);  // an existing store entry
-  kb::Values build(const Instance& c, const std::string& path, uint32_t verb, const kb::Values& in, const kb_attr* attrs,
-                   uint32_t n_attrs);
-  kb::Values build(const Instance& c, const std::string& path, uint32_t verb, const kb::Values& in, kb::Attrs attrs = {});
+  kb::Values build(const Instance& c, const std::string& path, uint32_t verb, const kb::Values& in,
+                   const kb_attr* attrs, uint32_t n_attrs);
+  kb::Values build(const Instance& c, const std::string& path, uint32_t verb, const kb::Values& in,
+                   kb::Attrs attrs = {});
   // Runs the update mode of the component and its children, at the paths of their last build.
   void build_update(const Instance& c);
   void write(ValueId target, ValueId now);
   void output(const std::string& name, ValueId v) { outputs[name] = v; }
   NodeId append(Node n, const std::vector<kb_type>& out_types);  // passes: adds a node whose types are known
   uint32_t extent(const std::string& name);                      // number of a named device integer, made on first use
-  const kb_attr* keep_attrs(const kb_attr* a, uint32_t n);
+  const kb_attr* keep_attrs(const kb_attr* a, uint32_t n);       // copies all but names, which belong to the op's table
 
   // Provenance and recompute unit of the nodes that follow, until the scope ends.
   struct Scope {
@@ -122,7 +123,10 @@ class Graph {
  private:
   friend struct HostCalls;
   uint32_t intern_where(const std::string& s);
-  std::vector<std::unique_ptr<OwnedAttrs>> attrs_;
+  char* take(size_t bytes);  // memory that lives as long as the graph
+  std::vector<std::unique_ptr<char[]>> pages_;
+  size_t page_used_ = page_bytes;
+  static constexpr size_t page_bytes = 1 << 16;
   std::map<std::string, uint32_t> where_index_;
   std::map<ValueId, std::string> store_name_;  // reads, and values written in this graph
   std::map<std::string, size_t> write_index_;

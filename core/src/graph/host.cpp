@@ -79,8 +79,14 @@ int h_emit(kb_builder* b, const char* op_name, const kb_value* in, uint32_t n_in
         if (in[i]) types_in[i] = g.type(in[i]);
       }
       const std::vector<kb_attr> attrs = complete_attrs(g, *op, attr, n_attr);
-      kb_infer s{KB_STRUCT_SIZE(kb_infer, alias), attrs.data(), uint32_t(attrs.size()), types_in.data(), n_in,
-                 types_out.data(), 0, {}};
+      kb_infer s{KB_STRUCT_SIZE(kb_infer, alias),
+                 attrs.data(),
+                 uint32_t(attrs.size()),
+                 types_in.data(),
+                 n_in,
+                 types_out.data(),
+                 0,
+                 {}};
       std::fill(s.alias, s.alias + KB_MAX_OUT, -1);
       kb_error ee{};
       if (int rc = op->table->infer(&s, &ee)) throw kb::Error(ee.message, uint32_t(rc));
@@ -111,7 +117,8 @@ int h_emit(kb_builder* b, const char* op_name, const kb_value* in, uint32_t n_in
     } catch (const kb::Error& x) {
       std::string operands;
       for (uint32_t i = 0; i < n_in; ++i)
-        operands += (i ? ", " : "") + (in[i] && in[i] < g.values.size() ? type_text(g.type(in[i])) : std::string("none"));
+        operands +=
+            (i ? ", " : "") + (in[i] && in[i] < g.values.size() ? type_text(g.type(in[i])) : std::string("none"));
       throw kb::Error(place(g) + "op " + op_name + "(" + operands + "): " + x.what(), x.code);
     }
   });
@@ -179,7 +186,8 @@ int h_state(kb_builder* b, const kb_state* s, kb_value* out, kb_error* e) {
     std::vector<int64_t> shape(s->shape, s->shape + s->rank);
     if (s->life == KB_STATE_TOKEN) shape.insert(shape.begin(), g.options.capacity);
     if (of_serving) shape.insert(shape.begin(), g.options.slots);
-    if (shape.size() > KB_MAX_RANK) kb::fail("state '", full, "' has rank ", shape.size(), "; the limit is ", KB_MAX_RANK);
+    if (shape.size() > KB_MAX_RANK)
+      kb::fail("state '", full, "' has rank ", shape.size(), "; the limit is ", KB_MAX_RANK);
     StoreEntry entry;
     entry.name = full;
     entry.type = make_type(g.resolve(s->dtype), shape);
@@ -243,8 +251,17 @@ void h_log(uint32_t level, const char* text) { std::fprintf(stderr, "%s%s\n", le
 }  // namespace
 
 const kb_host& host_table() {
-  static const kb_host t{KB_STRUCT_SIZE(kb_host, log), KB_ABI_MINOR, h_emit, h_type,    h_param, h_state,
-                         h_find,                       h_write,      h_call, h_publish, h_log};
+  static const kb_host t{KB_STRUCT_SIZE(kb_host, log),
+                         KB_ABI_MINOR,
+                         h_emit,
+                         h_type,
+                         h_param,
+                         h_state,
+                         h_find,
+                         h_write,
+                         h_call,
+                         h_publish,
+                         h_log};
   return t;
 }
 

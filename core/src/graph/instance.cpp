@@ -41,8 +41,10 @@ kb_attr to_attr(const FieldInfo& f, const FieldValue& v) {
   }
   if (auto d = std::get_if<double>(&v)) a.kind = KB_FLOAT, a.v.f = *d;
   if (auto s = std::get_if<std::string>(&v)) a.kind = KB_TEXT, a.v.s = s->c_str();
-  if (auto is = std::get_if<std::vector<int64_t>>(&v)) a.kind = KB_INTS, a.count = uint32_t(is->size()), a.v.is = is->data();
-  if (auto fs = std::get_if<std::vector<double>>(&v)) a.kind = KB_FLOATS, a.count = uint32_t(fs->size()), a.v.fs = fs->data();
+  if (auto is = std::get_if<std::vector<int64_t>>(&v))
+    a.kind = KB_INTS, a.count = uint32_t(is->size()), a.v.is = is->data();
+  if (auto fs = std::get_if<std::vector<double>>(&v))
+    a.kind = KB_FLOATS, a.count = uint32_t(fs->size()), a.v.fs = fs->data();
   return a;
 }
 

@@ -9,26 +9,38 @@ namespace kitbash {
 
 const char* life_name(Life l) {
   switch (l) {
-    case Life::model: return "model";
-    case Life::step: return "step";
-    case Life::optimizer: return "optimizer";
-    case Life::sequence: return "sequence";
-    case Life::token: return "token";
-    case Life::param: return "parameter";
-    case Life::accumulator: return "accumulator";
+    case Life::model:
+      return "model";
+    case Life::step:
+      return "step";
+    case Life::optimizer:
+      return "optimizer";
+    case Life::sequence:
+      return "sequence";
+    case Life::token:
+      return "token";
+    case Life::param:
+      return "parameter";
+    case Life::accumulator:
+      return "accumulator";
   }
   return "?";
 }
 
 size_t dtype_bytes(uint32_t dtype) {
   switch (dtype) {
-    case KB_U8: return 1;
-    case KB_BF16: return 2;
+    case KB_U8:
+      return 1;
+    case KB_BF16:
+      return 2;
     case KB_I32:
-    case KB_F32: return 4;
+    case KB_F32:
+      return 4;
     case KB_I64:
-    case KB_F64: return 8;
-    default: kb::fail("dtype ", dtype, " has no size");
+    case KB_F64:
+      return 8;
+    default:
+      kb::fail("dtype ", dtype, " has no size");
   }
 }
 
@@ -63,7 +75,8 @@ StoreEntry& Store::declare(const StoreEntry& e) {
   }
   StoreEntry& old = entries_[at->second];
   if (old.life != e.life)
-    kb::fail("'", e.name, "' is already declared as ", life_name(old.life), " and cannot be ", life_name(e.life), " too");
+    kb::fail("'", e.name, "' is already declared as ", life_name(old.life), " and cannot be ", life_name(e.life),
+             " too");
   if (!same_shape(old.type, e.type) || old.type.dtype != e.type.dtype)
     kb::fail("'", e.name, "' is already declared as ", type_text(old.type), " but now as ", type_text(e.type));
   return old;

@@ -38,8 +38,8 @@ class Store {
 };
 
 size_t dtype_bytes(uint32_t dtype);
-int64_t type_bytes(const kb_type& t);          // of the dense tensor at its bounds
-std::string type_text(const kb_type& t);       // "f32 [2048, 128]"
+int64_t type_bytes(const kb_type& t);     // of the dense tensor at its bounds
+std::string type_text(const kb_type& t);  // "f32 [2048, 128]"
 kb_type make_type(uint32_t dtype, const std::vector<int64_t>& shape, uint32_t extent = 0);
 bool same_shape(const kb_type& a, const kb_type& b);
 

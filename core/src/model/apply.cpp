@@ -58,8 +58,9 @@ void LanguageModel::guard_and_step(Graph& g, kb::Builder& b) {
       w = {&b, g.read(master.name)};
     }
     const kb::Value grad = kb::Value{&b, g.read("grad." + name)} * scale;
-    kb::Value now = g.build(*optimizer_, "opt." + name, 0, {w, grad, lr, step},
-                            {{"role", int64_t(e.role)}, {"blocks", e.blocks}, {"flags", int64_t(e.flags)}, {"name", name.c_str()}})[0];
+    kb::Value now = g.build(
+        *optimizer_, "opt." + name, 0, {w, grad, lr, step},
+        {{"role", int64_t(e.role)}, {"blocks", e.blocks}, {"flags", int64_t(e.flags)}, {"name", name.c_str()}})[0];
     now.b = &b;
     g.write(w.id, now.id);
     if (narrow) g.write(g.read(name), b.cast(now, kb_dtype(e.type.dtype)).id);

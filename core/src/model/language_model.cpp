@@ -104,17 +104,14 @@ std::unique_ptr<Graph> LanguageModel::micro(const Bounds& bounds, const BuildOpt
   const Forward f = forward(*g, b, bounds, o, true, false);
   g->output("loss", f.loss.id);
   g->output("weight", f.weight.id);
-  std::vector<std::string> names;
   std::vector<ValueId> want;
-  for (const auto& [name, v] : g->init) names.push_back(name), want.push_back(g->reads.at(name));
-  const auto gradients = differentiate(*g, f.loss.id, want);
-
+  std::map<ValueId, std::string> parameter;
+  for (const auto& [name, v] : g->init) want.push_back(g->reads.at(name)), parameter[want.back()] = name;
   auto accumulate = [&](const std::string& name, kb::Value v) {
     StoreEntry e;
     e.name = name;
-    e.type = make_type(g->resolve(KB_WIDE), {});
-    e.type.rank = g->type(v.id).rank;
-    std::copy(g->type(v.id).shape, g->type(v.id).shape + KB_MAX_RANK, e.type.shape);
+    e.type = g->type(v.id);
+    e.type = make_type(g->resolve(KB_WIDE), {e.type.shape, e.type.shape + e.type.rank});
     e.life = Life::accumulator;
     store.declare(e);
     const kb::Value old{&b, g->read(name)};
@@ -122,11 +119,10 @@ std::unique_ptr<Graph> LanguageModel::micro(const Bounds& bounds, const BuildOpt
   };
   trained_.clear();
   Graph::Scope scope(*g, "accumulate", Phase::backward);
-  for (size_t i = 0; i < names.size(); ++i)
-    if (auto d = gradients.find(want[i]); d != gradients.end()) {
-      accumulate("grad." + names[i], {&b, d->second});
-      trained_.push_back(names[i]);
-    }
+  differentiate(*g, f.loss.id, want, [&](ValueId v, ValueId gradient) {
+    accumulate("grad." + parameter.at(v), {&b, gradient});
+    trained_.push_back(parameter.at(v));
+  });
   accumulate("sum.loss", f.loss);
   accumulate("sum.weight", f.weight);
   if (o.recompute) recompute_segments(*g);

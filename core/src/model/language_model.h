@@ -11,14 +11,15 @@
 namespace kitbash {
 
 struct Bounds {
-  int64_t tokens = 0, documents = 1;   // of a micro-batch; in serving, documents is the number of sequences at once
-  int64_t slots = 1, capacity = 0;     // serving: sequences that have state, tokens that a cache holds
+  int64_t tokens = 0, documents = 1;  // of a micro-batch; in serving, documents is the number of sequences at once
+  int64_t slots = 1, capacity = 0;    // serving: sequences that have state, tokens that a cache holds
 };
 
 struct BuildOptions {
   uint32_t compute = KB_F32;
   bool recompute = false;
-  bool logits = false;  // eval, prefill, decode: logits of every token; else prefill and decode give those of row `last`
+  bool logits =
+      false;  // eval, prefill, decode: logits of every token; else prefill and decode give those of row `last`
   int64_t tile = 1;
 };
 
@@ -49,7 +50,8 @@ class LanguageModel {
   struct Forward {
     kb::Value loss, weight, logits;
   };
-  Forward forward(Graph& g, kb::Builder& b, const Bounds& bounds, const BuildOptions& o, bool with_loss, bool with_logits);
+  Forward forward(Graph& g, kb::Builder& b, const Bounds& bounds, const BuildOptions& o, bool with_loss,
+                  bool with_logits);
   std::unique_ptr<Graph> graph(const char* name, uint32_t mode, const Bounds& b, const BuildOptions& o);
   void guard_and_step(Graph& g, kb::Builder& b);
 

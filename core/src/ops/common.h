@@ -33,7 +33,8 @@ inline kb_type broadcast_type(const kb_type& a, const kb_type& b) {
   t.lo = -INFINITY, t.hi = INFINITY;
   for (const kb_type* x : {&a, &b}) {
     if (!x->extent || x->rank != t.rank || x->shape[0] != t.shape[0]) continue;
-    if (t.extent && t.extent != x->extent) kb::fail("rows belong to different extents (", t.extent, " and ", x->extent, ")");
+    if (t.extent && t.extent != x->extent)
+      kb::fail("rows belong to different extents (", t.extent, " and ", x->extent, ")");
     t.extent = x->extent;
   }
   return t;

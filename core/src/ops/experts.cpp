@@ -43,7 +43,8 @@ struct GroupedLinearOp : kb::ops::GroupedLinear {
   void infer(Infer& s) const {
     const kb_type &rows = s.in(0, 2, "rows"), &w = s.in(1, 3, "w"), &offsets = s.in(2, 1, "offsets");
     if (w.dtype != rows.dtype || !is_float(w.dtype))
-      kb::fail("operands must have one float type but got ", kb::dtype_name(rows.dtype), " and ", kb::dtype_name(w.dtype));
+      kb::fail("operands must have one float type but got ", kb::dtype_name(rows.dtype), " and ",
+               kb::dtype_name(w.dtype));
     s.dtype(offsets, KB_I32, "offsets");
     s.same(offsets.shape[0], w.shape[0] + 1, "number of offsets");
     s.same(w.shape[tw ? 2 : 1], rows.shape[1], "inner width of w");

@@ -134,7 +134,8 @@ struct MulOp : Binary<kb::ops::Mul> {
   void infer(Infer& s) const {
     const kb_type *a, *b;
     kb_type& t = start(s, a, b);
-    const auto [lo, hi] = std::minmax({times(a->lo, b->lo), times(a->lo, b->hi), times(a->hi, b->lo), times(a->hi, b->hi)});
+    const auto [lo, hi] =
+        std::minmax({times(a->lo, b->lo), times(a->lo, b->hi), times(a->hi, b->lo), times(a->hi, b->hi)});
     set_range(t, lo, hi);
   }
   void gradient(Grad& g) const {

@@ -53,7 +53,8 @@ struct SumToOp : kb::ops::SumTo {
     std::copy(shape.at, shape.at + shape.n, t.shape);
     t.extent = 0;
     const kb_type both = broadcast_type(x, t);
-    if (both.rank != x.rank || !std::equal(x.shape, x.shape + x.rank, both.shape)) kb::fail("does not sum to that shape");
+    if (both.rank != x.rank || !std::equal(x.shape, x.shape + x.rank, both.shape))
+      kb::fail("does not sum to that shape");
     const bool rows = shape.n == x.rank && x.rank && shape[0] == x.shape[0];
     s.out(shape, x.dtype, rows ? &x : nullptr);
   }

@@ -44,9 +44,7 @@ struct TakeOp : kb::ops::Take {
     kb_type& t = s.out({x.shape[0], ids.shape[1]}, x.dtype, &x);
     t.lo = x.lo, t.hi = x.hi;
   }
-  void gradient(Grad& g) const {
-    g.down(0, g.b.emit("untake", {g.up(0), g.in(1)}, {{"width", g.in(0).dim(1)}}));
-  }
+  void gradient(Grad& g) const { g.down(0, g.b.emit("untake", {g.up(0), g.in(1)}, {{"width", g.in(0).dim(1)}})); }
 };
 struct UntakeOp : kb::ops::Untake {
   void infer(Infer& s) const {

@@ -8,9 +8,7 @@ using kb::Grad;
 using kb::Infer;
 using kb::Values;
 
-void check_cu(Infer& s, uint32_t i) {
-  s.dtype(s.in(i, 1, "cu"), KB_I32, "cu");
-}
+void check_cu(Infer& s, uint32_t i) { s.dtype(s.in(i, 1, "cu"), KB_I32, "cu"); }
 
 struct ShortConvOp : kb::ops::ShortConv {
   void infer(Infer& s) const {
@@ -118,7 +116,8 @@ struct AttentionCachedOp : kb::ops::AttentionCached {
 }  // namespace
 
 std::vector<const kb_op*> sequence_ops() {
-  return op_tables<ShortConvOp, ShortConvBackwardOp, AttentionOp, AttentionBackwardOp, CacheAppendOp, AttentionCachedOp>();
+  return op_tables<ShortConvOp, ShortConvBackwardOp, AttentionOp, AttentionBackwardOp, CacheAppendOp,
+                   AttentionCachedOp>();
 }
 
 }  // namespace kitbash

@@ -78,7 +78,8 @@ struct UnsliceOp : kb::ops::Unslice {
   void infer(Infer& s) const {
     const kb_type& x = s.in(0, "x");
     const int64_t a = axis_of(axis, x.rank);
-    if (begin < 0 || begin + x.shape[a] > size) kb::fail("[", begin, ", ", begin + x.shape[a], ") does not fit into ", size);
+    if (begin < 0 || begin + x.shape[a] > size)
+      kb::fail("[", begin, ", ", begin + x.shape[a], ") does not fit into ", size);
     Shape o = kb::shape_of(x);
     o.at[a] = size;
     shaped(s, x, o, a != 0);
@@ -125,7 +126,8 @@ struct BroadcastOp : kb::ops::Broadcast {
     t.rank = shape.n;
     std::copy(shape.at, shape.at + shape.n, t.shape);
     const kb_type both = broadcast_type(x, t);
-    if (both.rank != t.rank || !std::equal(t.shape, t.shape + t.rank, both.shape)) kb::fail("does not broadcast to that shape");
+    if (both.rank != t.rank || !std::equal(t.shape, t.shape + t.rank, both.shape))
+      kb::fail("does not broadcast to that shape");
     shaped(s, x, shape, x.rank == t.rank && x.rank && x.shape[0] == t.shape[0]);
   }
   void gradient(Grad& g) const { g.down_to(0, g.up(0)); }

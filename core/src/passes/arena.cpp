@@ -56,16 +56,20 @@ class FreeList {
 struct Planner {
   const Graph& g;
   MemoryPlan plan;
-  std::vector<int32_t> position;     // by node
-  std::vector<int32_t> last_use;     // by value, through views
-  std::vector<ValueId> root;         // a view's underlying value
-  std::vector<int32_t> write_of;     // by value: index in writes, or -1
+  std::vector<int32_t> position;  // by node
+  std::vector<int32_t> last_use;  // by value, through views
+  std::vector<ValueId> root;      // a view's underlying value
+  std::vector<int32_t> write_of;  // by value: index in writes, or -1
   std::map<std::string, int32_t> store_buffer;
   int32_t end;
 
   Planner(const Graph& graph, std::vector<NodeId> order)
-      : g(graph), position(graph.nodes.size(), -1), last_use(graph.values.size(), -1), root(graph.values.size()),
-        write_of(graph.values.size(), -1), end(int32_t(order.size())) {
+      : g(graph),
+        position(graph.nodes.size(), -1),
+        last_use(graph.values.size(), -1),
+        root(graph.values.size()),
+        write_of(graph.values.size(), -1),
+        end(int32_t(order.size())) {
     plan.order = std::move(order);
     plan.buffer_of.assign(g.values.size(), -1);
   }
@@ -127,9 +131,9 @@ struct Planner {
     const ValueId v = n.out[o];
     const kb_type& t = g.type(v);
     const bool wanted = last_use[v] >= 0 || write_of[v] >= 0;
-    const ValueId from = !n.base.empty() && n.base[o]                ? n.base[o]
-                         : !n.alias.empty() && n.alias[o] >= 0       ? n.in[size_t(n.alias[o])]
-                                                                     : 0;
+    const ValueId from = !n.base.empty() && n.base[o]          ? n.base[o]
+                         : !n.alias.empty() && n.alias[o] >= 0 ? n.in[size_t(n.alias[o])]
+                                                               : 0;
     if (!wanted && !from) return;
     int32_t buffer = -1;
     if (from && may_take(from, v, p)) {
@@ -210,14 +214,16 @@ struct Planner {
     }
     plan.workspace_offset.assign(size_t(end), -1);
     for (int32_t p = 0; p < end; ++p) {
-      for (int32_t i : starts[size_t(p)]) plan.buffers[size_t(i)].offset = memory.take(rounded(plan.buffers[size_t(i)].bytes));
+      for (int32_t i : starts[size_t(p)])
+        plan.buffers[size_t(i)].offset = memory.take(rounded(plan.buffers[size_t(i)].bytes));
       const Node& n = g.nodes[plan.order[size_t(p)]];
       if (const int64_t w = n.kind == NodeKind::op ? workspace(n) : 0; w > 0) {
         plan.workspace_offset[size_t(p)] = memory.take(rounded(w));
         plan.peak_workspace = std::max(plan.peak_workspace, w);
         memory.give(plan.workspace_offset[size_t(p)], rounded(w));
       }
-      for (int32_t i : ends[size_t(p)]) memory.give(plan.buffers[size_t(i)].offset, rounded(plan.buffers[size_t(i)].bytes));
+      for (int32_t i : ends[size_t(p)])
+        memory.give(plan.buffers[size_t(i)].offset, rounded(plan.buffers[size_t(i)].bytes));
     }
     plan.arena_bytes = memory.top();
   }
@@ -225,7 +231,8 @@ struct Planner {
 
 }  // namespace
 
-MemoryPlan plan_memory(const Graph& g, std::vector<NodeId> order, const std::function<int64_t(const Node&)>& workspace) {
+MemoryPlan plan_memory(const Graph& g, std::vector<NodeId> order,
+                       const std::function<int64_t(const Node&)>& workspace) {
   Planner p(g, std::move(order));
   p.find_uses();
   p.assign();

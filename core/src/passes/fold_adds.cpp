@@ -25,14 +25,17 @@ int64_t fold_adds(Graph& g, const Accumulates& accumulates) {
       Node& m = g.nodes[vb.maker];
       // Reads and feeds exist before anything runs; another base must have been made before m in program order, and neither
       // may be a clone, whose place is not its number.
-      const bool before = g.nodes[va.maker].kind == NodeKind::read || (va.maker < vb.maker && n.phase != Phase::recompute &&
-                                                                       g.nodes[va.maker].kind == NodeKind::op);
+      const bool before =
+          g.nodes[va.maker].kind == NodeKind::read ||
+          (va.maker < vb.maker && n.phase != Phase::recompute && g.nodes[va.maker].kind == NodeKind::op);
       if (a == b || uses[a] != 1 || uses[b] != 1 || !before || m.kind != NodeKind::op || m.phase == Phase::recompute ||
-          g.nodes[va.maker].phase == Phase::recompute || !same_shape(va.type, vb.type) || va.type.dtype != vb.type.dtype ||
-          !same_shape(va.type, g.type(sum)) || va.type.extent != g.type(sum).extent)
+          g.nodes[va.maker].phase == Phase::recompute || !same_shape(va.type, vb.type) ||
+          va.type.dtype != vb.type.dtype || !same_shape(va.type, g.type(sum)) || va.type.extent != g.type(sum).extent)
         continue;
       if ((!m.base.empty() && m.base[vb.index]) || (!m.alias.empty() && m.alias[vb.index] >= 0)) continue;
-      if (g.nodes[va.maker].phase == Phase::forward && g.nodes[va.maker].kind == NodeKind::op && m.phase != Phase::forward) continue;
+      if (g.nodes[va.maker].phase == Phase::forward && g.nodes[va.maker].kind == NodeKind::op &&
+          m.phase != Phase::forward)
+        continue;
       if (!accumulates(m, vb.index)) continue;
       m.base.resize(m.out.size(), 0);
       m.base[vb.index] = a;

@@ -11,8 +11,11 @@
 namespace kitbash {
 
 // Reverse mode from the scalar `loss`. Each op's gradient rule emits ops; a gradient is cast to the type of its value.
-// Returns the gradient of those of `want` that the loss depends on. Throws when a rule is missing.
-std::map<ValueId, ValueId> differentiate(Graph& g, ValueId loss, const std::vector<ValueId>& want);
+// Returns the gradient of those of `want` that the loss depends on. Throws when a rule is missing. `ready` is called as soon
+// as the gradient of a wanted input or stored value is complete: what it emits stands there, not at the end.
+using GradientReady = std::function<void(ValueId value, ValueId gradient)>;
+std::map<ValueId, ValueId> differentiate(Graph& g, ValueId loss, const std::vector<ValueId>& want,
+                                         const GradientReady& ready = {});
 
 // Backward nodes read clones of the forward nodes of their segment instead of saved values, except integers and values that
 // cross a segment border. Returns the number of clones.

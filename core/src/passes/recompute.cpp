@@ -9,8 +9,8 @@ namespace {
 
 struct Cloner {
   Graph& g;
-  std::vector<char> crosses;               // by value: used by a forward node of another segment
-  std::vector<NodeId> clone;               // by forward node
+  std::vector<char> crosses;  // by value: used by a forward node of another segment
+  std::vector<NodeId> clone;  // by forward node
   int64_t count = 0;
 
   explicit Cloner(Graph& graph) : g(graph), crosses(graph.values.size(), 0), clone(graph.nodes.size(), no_node) {

@@ -10,26 +10,43 @@ namespace kitbash {
 
 void load_tensor(const SafeTensor& from, const std::string& name, const kb_type& type, void* to) {
   if (from.elements() != kb::elements(type))
-    kb::fail("[probe] ", name, " must have ", kb::elements(type), " elements (", type_text(type), ") but got ", from.elements());
+    kb::fail("[probe] ", name, " must have ", kb::elements(type), " elements (", type_text(type), ") but got ",
+             from.elements());
   const std::vector<double> v = tensor_values(from, name);
   for (size_t i = 0; i < v.size(); ++i) switch (type.dtype) {
-      case KB_F64: static_cast<double*>(to)[i] = v[i]; break;
-      case KB_F32: static_cast<float*>(to)[i] = float(v[i]); break;
-      case KB_I64: static_cast<int64_t*>(to)[i] = int64_t(v[i]); break;
-      case KB_I32: static_cast<int32_t*>(to)[i] = int32_t(v[i]); break;
-      default: kb::fail("[probe] ", name, " cannot be read as ", kb::dtype_name(type.dtype));
+      case KB_F64:
+        static_cast<double*>(to)[i] = v[i];
+        break;
+      case KB_F32:
+        static_cast<float*>(to)[i] = float(v[i]);
+        break;
+      case KB_I64:
+        static_cast<int64_t*>(to)[i] = int64_t(v[i]);
+        break;
+      case KB_I32:
+        static_cast<int32_t*>(to)[i] = int32_t(v[i]);
+        break;
+      default:
+        kb::fail("[probe] ", name, " cannot be read as ", kb::dtype_name(type.dtype));
     }
 }
 
 const char* file_dtype(uint32_t dtype) {
   switch (dtype) {
-    case KB_U8: return "U8";
-    case KB_I32: return "I32";
-    case KB_I64: return "I64";
-    case KB_BF16: return "BF16";
-    case KB_F32: return "F32";
-    case KB_F64: return "F64";
-    default: kb::fail("[probe] dtype ", dtype, " cannot be written");
+    case KB_U8:
+      return "U8";
+    case KB_I32:
+      return "I32";
+    case KB_I64:
+      return "I64";
+    case KB_BF16:
+      return "BF16";
+    case KB_F32:
+      return "F32";
+    case KB_F64:
+      return "F64";
+    default:
+      kb::fail("[probe] dtype ", dtype, " cannot be written");
   }
 }
 
@@ -43,7 +60,8 @@ void ResultFile::add(const std::string& name, const kb_type& type, const void* d
 void ResultFile::write(const std::string& path) const {
   std::vector<TensorToWrite> out;
   for (const auto& [name, k] : tensors_)
-    out.push_back({name, file_dtype(k.type.dtype), std::vector<int64_t>(k.type.shape, k.type.shape + k.type.rank), k.bytes.data()});
+    out.push_back({name, file_dtype(k.type.dtype), std::vector<int64_t>(k.type.shape, k.type.shape + k.type.rank),
+                   k.bytes.data()});
   write_safetensors(path, out);
 }
 
@@ -55,7 +73,8 @@ std::vector<int32_t> read_borders(const SafetensorsFile& f, int64_t tokens) {
   if (cu.size() < 2 || cu.front() != 0) kb::fail("[probe] in.cu must start at 0 and have 2 borders or more");
   for (size_t i = 1; i < cu.size(); ++i)
     if (cu[i] < cu[i - 1] || cu[i] > tokens)
-      kb::fail("[probe] in.cu must rise to at most ", tokens, " tokens but border ", i, " is ", cu[i], " after ", cu[i - 1]);
+      kb::fail("[probe] in.cu must rise to at most ", tokens, " tokens but border ", i, " is ", cu[i], " after ",
+               cu[i - 1]);
   return cu;
 }
 

@@ -38,8 +38,11 @@ struct Attributes {  // "name=value": an integer, else a float, else a text
 class Run {
  public:
   Run(const ProbeRequest& r, Catalog catalog)
-      : r_(r), file_(SafetensorsFile::open(r.in)), registry_(std::move(catalog)), device_(prepare(registry_), KB_CPU, r.threads) {
-    options_.mode = r.train ? KB_TRAIN : KB_EVAL;
+      : r_(r),
+        file_(SafetensorsFile::open(r.in)),
+        registry_(std::move(catalog)),
+        device_(prepare(registry_), KB_CPU, r.threads) {
+    options_.mode = r.what.compare(0, 10, "optimizer.") == 0 ? KB_STEP : r.train ? KB_TRAIN : KB_EVAL;
     options_.compute = probe_dtype(r.dtype);
     graph_ = std::make_unique<Graph>("probe", options_, registry_, store_);
   }
@@ -112,8 +115,9 @@ class Run {
     for (const kb::Value& v : in) ids.push_back(v.id);
     uint32_t n = KB_MAX_OUT;
     kb_error e{};
-    if (int rc = host_table().emit(reinterpret_cast<kb_builder*>(graph_.get()), name.c_str(), ids.data(), uint32_t(ids.size()),
-                                   attrs.list.data(), uint32_t(attrs.list.size()), o.data(), &n, &e))
+    if (int rc =
+            host_table().emit(reinterpret_cast<kb_builder*>(graph_.get()), name.c_str(), ids.data(),
+                              uint32_t(ids.size()), attrs.list.data(), uint32_t(attrs.list.size()), o.data(), &n, &e))
       throw kb::Error(e.message, uint32_t(rc));
     kb::Values out;
     for (uint32_t i = 0; i < n; ++i) out.push_back({&b, o[i]}), output_names_.push_back(std::to_string(i));
@@ -177,7 +181,8 @@ class Run {
 
   void load(Program& p, StoreMemory& memory) {
     for (const auto& [name, v] : p.graph().inputs)
-      if (const SafeTensor* t = file_.find("in." + name)) load_tensor(*t, "in." + name, p.graph().type(v), p.input(name));
+      if (const SafeTensor* t = file_.find("in." + name))
+        load_tensor(*t, "in." + name, p.graph().type(v), p.input(name));
     if (!borders_.empty()) fill_sequence(p, borders_, tokens_);
     for (const StoreEntry& e : store_.entries()) {
       const std::string key = e.life == Life::param ? "param." + param_key(e.name) : "state." + e.name;

@@ -63,7 +63,8 @@ std::vector<std::string> probe_model(const ProbeRequest& r, Catalog catalog) {
     for (size_t i = 0; i < target.size(); ++i) t[i] = int32_t(target[i]);
     const kb_type weight = p.graph().type(p.graph().inputs.at("loss_weight"));
     for (size_t i = 0; i < target.size(); ++i)
-      fill_elements(static_cast<char*>(p.input("loss_weight")) + i * dtype_bytes(weight.dtype), weight.dtype, 1, target[i] >= 0);
+      fill_elements(static_cast<char*>(p.input("loss_weight")) + i * dtype_bytes(weight.dtype), weight.dtype, 1,
+                    target[i] >= 0);
     fill_sequence(p, cu, bounds.tokens);
   };
   ResultFile result;

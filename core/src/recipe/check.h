@@ -39,10 +39,10 @@ struct Checker {
 
  private:
   const ComponentInfo* find(const std::string& kind, const std::string& name, const Where& w) const;
-  bool survives_switch(const ComponentInfo& now, const std::string& key, const RecipeNode& value, const std::string& old_name,
-                       const std::string& path) const;
+  bool survives_switch(const ComponentInfo& now, const std::string& key, const RecipeNode& value,
+                       const std::string& old_name, const std::string& path) const;
   std::vector<const RecipeNode*> match(const ComponentInfo& c, const RecipeNode& table, const std::string& path,
-                                 const std::string& standard) const;
+                                       const std::string& standard) const;
   std::unique_ptr<ComponentConfig> filled_slot(const ComponentInfo& c, const FieldInfo& f, const RecipeNode* given,
                                                const Where& missing_at, const std::string& path, int depth) const;
 };

@@ -73,7 +73,7 @@ bool Checker::survives_switch(const ComponentInfo& now, const std::string& key, 
 
 // The nodes given for the component's keys, parallel to its fields.
 std::vector<const RecipeNode*> Checker::match(const ComponentInfo& c, const RecipeNode& table, const std::string& path,
-                                        const std::string& standard) const {
+                                              const std::string& standard) const {
   std::vector<const RecipeNode*> given(c.fields.size());
   std::vector<std::string> called(c.fields.size());
   const auto take = [&](const FieldInfo& f, const RecipeNode& child, const std::string& name) {
@@ -106,9 +106,9 @@ std::vector<const RecipeNode*> Checker::match(const ComponentInfo& c, const Reci
   return given;
 }
 
-std::unique_ptr<ComponentConfig> Checker::filled_slot(const ComponentInfo& c, const FieldInfo& f, const RecipeNode* given,
-                                                      const Where& missing_at, const std::string& path,
-                                                      int depth) const {
+std::unique_ptr<ComponentConfig> Checker::filled_slot(const ComponentInfo& c, const FieldInfo& f,
+                                                      const RecipeNode* given, const Where& missing_at,
+                                                      const std::string& path, int depth) const {
   const std::string* standard = f.fallback ? std::get_if<std::string>(&*f.fallback) : nullptr;
   const size_t before = faults.count();
   auto child = slot(f.kind, given, path + "." + f.name, standard ? *standard : "", depth + 1);

@@ -14,17 +14,6 @@ std::string standard(const std::string& table, const std::string& slot) {
   return f->fallback ? std::get<std::string>(*f->fallback) : "";
 }
 
-std::unique_ptr<ComponentConfig> core_slot(const std::string& table, const std::string& name, const RecipeNode& node,
-                                           const std::string& path, const Checker& check) {
-  const FieldInfo* f = field_named(key_table(table).fields, name);
-  const RecipeNode* given = node.find(name);
-  const size_t before = check.faults.count();
-  auto c = check.slot(f->kind, given, path.empty() ? name : path + "." + name, standard(table, name));
-  if (!c && given && check.faults.count() == before)
-    check.faults.add(given->where, "'", name, "' needs 'use' (string): a component of kind ", f->kind);
-  return c;
-}
-
 bool known_layer(const std::string& name, const Where& w, const std::vector<std::string>& names, Faults& faults) {
   if (std::find(names.begin(), names.end(), name) != names.end()) return true;
   faults.add(w, "there is no layer '", name, "'", did_you_mean_or_list(name, names));
@@ -48,8 +37,8 @@ std::vector<std::string> pattern_of(const RecipeNode& model, const Values& v, co
   return r.size() == p->items.size() ? r : std::vector<std::string>();
 }
 
-std::map<int64_t, std::string> exceptions(const RecipeNode& model, const Values& v, const std::vector<std::string>& names,
-                                          int64_t layers, Faults& faults) {
+std::map<int64_t, std::string> exceptions(const RecipeNode& model, const Values& v,
+                                          const std::vector<std::string>& names, int64_t layers, Faults& faults) {
   std::map<int64_t, std::string> r;
   if (!v.has("at") || !v.given("at")) return r;
   std::map<int64_t, std::string> taken;  // position -> key as written
@@ -81,6 +70,17 @@ std::map<int64_t, std::string> exceptions(const RecipeNode& model, const Values&
 }
 
 }  // namespace
+
+std::unique_ptr<ComponentConfig> core_slot(const std::string& table, const std::string& name, const RecipeNode& node,
+                                           const std::string& path, const Checker& check) {
+  const FieldInfo* f = field_named(key_table(table).fields, name);
+  const RecipeNode* given = node.find(name);
+  const size_t before = check.faults.count();
+  auto c = check.slot(f->kind, given, path.empty() ? name : path + "." + name, standard(table, name));
+  if (!c && given && check.faults.count() == before)
+    check.faults.add(given->where, "'", name, "' needs 'use' (string): a component of kind ", f->kind);
+  return c;
+}
 
 void compose_model(const RecipeNode& node, const Checker& check, Recipe& out) {
   Faults& faults = check.faults;
@@ -135,6 +135,7 @@ void compose_curriculum(const RecipeNode& stages, const Checker& check, Recipe& 
     s.max_documents = v.given("max_documents") ? v.integer("max_documents")
                                                : std::min(s.micro_tokens, std::max<int64_t>(16, s.micro_tokens / 64));
     s.schedule = core_slot("curriculum", "schedule", node, kb::text("curriculum.", i), check);
+    s.mix = compose_mix(v.has("mix") ? node.find("mix") : nullptr, out.data, faults);
     const auto place = [&](const char* key) { return node.find(key) ? node.find(key)->where : node.where; };
     const char* bound = v.given("micro_tokens") ? "'micro_tokens'" : "'batch_tokens'";
     if (s.micro_tokens > 0) {

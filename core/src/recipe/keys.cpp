@@ -32,6 +32,7 @@ std::vector<KeyTable> declare() {
            Key("model", "table", "what is trained").must(),
            Key("train", "table", "how numbers are computed").may(),
            Key("optimizer", "slot", "how weights are stepped").of("optimizer").must(),
+           Key("data", "table", "what is read; not needed to check and plan").may(),
            Key("curriculum", "tables", "stages, in order; at least one").must(),
        }},
       {"model",
@@ -68,6 +69,13 @@ std::vector<KeyTable> declare() {
            Key("clip", "float", "bound of the global gradient norm; 0: off").is(1.0).in(0, kOpen),
            Key("deterministic", "bool", "same threads: same bits").is(true),
        }},
+      {"data",
+       "data",
+       {
+           Key("tokenizer", "slot", "text to token ids and back").of("tokenizer").must(),
+           Key("join", "bool", "short samples share a document of the context, with eos between them").is(true),
+           Key("sources", "table", "named sources: [data.sources.NAME]").must(),
+       }},
       {"curriculum",
        "a curriculum stage",
        {
@@ -82,6 +90,7 @@ std::vector<KeyTable> declare() {
                .in(1, kMany),
            Key("lr", "float", "peak learning rate").must().in(0, 1e3),
            Key("schedule", "slot", "the rate's way through the stage").of("schedule").must(),
+           Key("mix", "table", "share of each source in the tokens; default: all sources alike").may(),
        }},
   };
 }

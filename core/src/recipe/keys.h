@@ -1,4 +1,4 @@
-// keys.h: the keys of the core's own tables (model, layers, train, curriculum), declared once. Keys of components are
+// keys.h: the keys of the core's own tables (model, layers, train, data, curriculum), declared once. Keys of components are
 // declared once in their plugin's schema; both are checked by the same code.
 #pragma once
 #include <string>
@@ -15,7 +15,7 @@ struct KeyTable {
   std::vector<FieldInfo> fields;
 };
 const std::vector<KeyTable>& key_tables();
-const KeyTable& key_table(const std::string& name);  // recipe, model, layer, train, curriculum
+const KeyTable& key_table(const std::string& name);  // recipe, model, layer, train, data, curriculum
 
 constexpr int64_t kRecipeFormat = 1;
 

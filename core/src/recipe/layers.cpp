@@ -58,7 +58,8 @@ struct Likes {
 
 }  // namespace
 
-std::map<std::string, RecipeNode> named_layers(const RecipeNode& layers, Faults& faults, std::vector<std::string>& order) {
+std::map<std::string, RecipeNode> named_layers(const RecipeNode& layers, Faults& faults,
+                                               std::vector<std::string>& order) {
   Likes likes{layers, faults, {}, {}, {}, order};
   for (const auto& [name, node] : layers.keys) {
     likes.names.push_back(name);

@@ -34,6 +34,7 @@ Recipe load_recipe(const std::string& path, const std::vector<std::string>& set,
     if (!r.optimizer && faults.count() == before)
       faults.add(o->where, "'optimizer' needs 'use' (string): a component of kind optimizer");
   }
+  if (v.has("data")) compose_data(*root.find("data"), check, r);
   if (v.has("curriculum")) compose_curriculum(*root.find("curriculum"), check, r);
   if (!faults.empty()) faults.raise();
   r.notes = faults.notes();

@@ -49,6 +49,7 @@ struct StageConfig {
   int64_t max_documents = 0;  // bound of documents in a micro-batch
   double lr = 0;              // peak
   std::unique_ptr<ComponentConfig> schedule;
+  std::map<std::string, double> mix;  // share of each source in the tokens; with [data] never empty
   Where where;
 };
 
@@ -60,6 +61,14 @@ struct TrainConfig {
   bool deterministic = true;
 };
 
+// [data]: tokenizer, and sources by name. A recipe without it can be checked and planned, not trained: no tokenizer then.
+struct DataConfig {
+  std::unique_ptr<ComponentConfig> tokenizer;
+  std::map<std::string, std::unique_ptr<ComponentConfig>> sources;
+  Where where;
+  bool join = true;  // short samples are joined to documents of the context, with eos between them
+};
+
 struct Recipe {
   std::string name, path;
   std::vector<std::string> pattern;   // as written: names of layers, repeated
@@ -67,6 +76,7 @@ struct Recipe {
   ModelConfig model;
   TrainConfig train;
   std::unique_ptr<ComponentConfig> optimizer;
+  DataConfig data;
   std::vector<StageConfig> curriculum;
   std::vector<std::string> notes;  // one for each key dropped by a `use` switch, each deprecated name
   std::string resolved;            // the whole recipe as TOML, with every default

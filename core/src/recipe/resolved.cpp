@@ -47,6 +47,12 @@ std::string line(const std::string& k, const T& v) {
   return key(k) + " = " + Print{}(v) + "\n";
 }
 
+std::string mix_line(const std::map<std::string, double>& mix) {
+  std::string s;
+  for (const auto& [name, share] : mix) s += (s.empty() ? "" : ", ") + key(name) + " = " + number_text(share);
+  return s.empty() ? "" : "mix = { " + s + " }\n";
+}
+
 // [path] use = ..., its keys, then its children as tables of their own. An empty slot is the empty name.
 std::string component(const std::string& path, const ComponentConfig& c) {
   std::string s = "\n[" + path + "]\n" + line("use", c.info->name), below;
@@ -84,11 +90,16 @@ std::string resolved_text(const Recipe& r) {
   s += component("optimizer", *r.optimizer);
   s += "\n[train]\n" + line("seed", r.train.seed) + line("compute", r.train.compute) +
        line("recompute", r.train.recompute) + line("clip", r.train.clip) + line("deterministic", r.train.deterministic);
-  for (const auto& stage : r.curriculum)
+  if (r.data.tokenizer) {
+    s += "\n[data]\n" + line("join", r.data.join) + component("data.tokenizer", *r.data.tokenizer);
+    for (const auto& [name, source] : r.data.sources) s += component("data.sources." + key(name), *source);
+  }
+  for (const auto& stage : r.curriculum) {
     s += "\n[[curriculum]]\n" + line("name", stage.name) + line("context", stage.context) +
          line("tokens", stage.tokens) + line("batch_tokens", stage.batch_tokens) +
          line("micro_tokens", stage.micro_tokens) + line("max_documents", stage.max_documents) + line("lr", stage.lr) +
-         component("curriculum.schedule", *stage.schedule);
+         mix_line(stage.mix) + component("curriculum.schedule", *stage.schedule);
+  }
   return s;
 }
 

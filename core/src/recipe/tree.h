@@ -18,7 +18,7 @@ struct RecipeNode {
   // The `use` that was in force in the table where this key was written. When the final `use` is another one, the slot
   // was switched from outside and this key is judged mildly (check.h). None: the slot had no `use` of its own.
   std::optional<std::string> beside;
-  FieldValue value;                  // of boolean, integer, real, text
+  FieldValue value;                        // of boolean, integer, real, text
   std::map<std::string, RecipeNode> keys;  // of a table
   std::vector<RecipeNode> items;           // of an array
 

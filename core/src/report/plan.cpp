@@ -60,7 +60,8 @@ class Planner {
   void kinds() {
     p_.layers.push_back({"embed"});
     for (const LayerConfig& l : r_.model.layers) {
-      const auto at = std::find_if(p_.layers.begin(), p_.layers.end(), [&](const LayerPlan& x) { return x.kind == l.name; });
+      const auto at =
+          std::find_if(p_.layers.begin(), p_.layers.end(), [&](const LayerPlan& x) { return x.kind == l.name; });
       row_of_layer_.push_back(size_t(at - p_.layers.begin()));
       if (at == p_.layers.end()) p_.layers.push_back({l.name});
       ++p_.layers[row_of_layer_.back()].layers;
@@ -94,33 +95,38 @@ class Planner {
     out.context = s.context, out.micro_tokens = s.micro_tokens, out.max_documents = s.max_documents;
     out.nodes = int64_t(g->nodes.size());
     for (const Node& n : g->nodes) out.clones += n.phase == Phase::recompute;
+    if (s.micro_tokens == s.context) flops(*g, s.context);
     const MemoryPlan m = memory(*g);
     out.micro_arena = m.arena_bytes, out.feed = m.feed_bytes, out.workspace = m.peak_workspace;
     p_.stages.push_back(out);
   }
 
-  // FLOPs depend on the context through attention alone; each context is one document of that length.
+  // FLOPs depend on the context through attention alone; each context is counted as one document of that length.
+  void flops(const Graph& g, int64_t context) {
+    if (!counted_.insert(context).second) return;
+    ContextPlan out;
+    out.context = context;
+    for (NodeId id : schedule(g)) {
+      const Node& n = g.nodes[id];
+      if (n.phase == Phase::recompute) continue;
+      const double f = node_flops(g, n) / double(context);
+      out.training += f;
+      if (n.phase != Phase::forward) continue;
+      out.forward += f;
+      if (p_.contexts.empty()) row(g.where_text(n)).flops += f;
+    }
+    p_.contexts.push_back(out);
+  }
   void contexts() {
-    std::set<int64_t> wanted;
-    for (const StageConfig& s : r_.curriculum) wanted.insert(s.context);
-    for (int64_t c : wanted) {
+    for (const StageConfig& s : r_.curriculum) {
+      if (counted_.count(s.context)) continue;
       Bounds b;
-      b.tokens = c;
+      b.tokens = s.context;
       BuildOptions plain = options_;
       plain.recompute = false;
-      auto g = model_.micro(b, plain);
-      ContextPlan out;
-      out.context = c;
-      for (NodeId id : schedule(*g)) {
-        const Node& n = g->nodes[id];
-        const double f = node_flops(*g, n) / double(c);
-        out.training += f;
-        if (n.phase != Phase::forward) continue;
-        out.forward += f;
-        if (p_.contexts.empty()) row(g->where_text(n)).flops += f;
-      }
-      p_.contexts.push_back(out);
+      flops(*model_.micro(b, plain), s.context);
     }
+    std::stable_sort(p_.contexts.begin(), p_.contexts.end(), [](auto& a, auto& b) { return a.context < b.context; });
   }
 
   void count() {
@@ -134,9 +140,14 @@ class Planner {
           r.parameters += n;
           r.active += e.role == KB_EMBEDDING ? 0 : e.active > 0 ? n * double(e.active) / double(e.type.shape[0]) : n;
           break;
-        case Life::token: r.cache_bytes += bytes, p_.cache_bytes += bytes; break;
-        case Life::sequence: r.state_bytes += bytes, p_.state_bytes += bytes; break;
-        default: break;
+        case Life::token:
+          r.cache_bytes += bytes, p_.cache_bytes += bytes;
+          break;
+        case Life::sequence:
+          r.state_bytes += bytes, p_.state_bytes += bytes;
+          break;
+        default:
+          break;
       }
     }
     p_.parameters_bytes = model_.store.bytes(Life::param);
@@ -152,6 +163,7 @@ class Planner {
   BuildOptions options_;
   std::unique_ptr<Device> device_;
   std::vector<size_t> row_of_layer_;
+  std::set<int64_t> counted_;
   Plan p_;
 };
 

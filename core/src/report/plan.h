@@ -11,9 +11,9 @@ namespace kitbash {
 struct LayerPlan {
   std::string kind;  // "linear", "global", ...; "embed", "head", "final"
   int64_t layers = 0;
-  double parameters = 0, active = 0;           // all layers of the kind
-  double flops = 0;                            // forward, a token, at the first context
-  double cache_bytes = 0, state_bytes = 0;     // a token; a sequence
+  double parameters = 0, active = 0;        // all layers of the kind
+  double flops = 0;                         // forward, a token, at the first context
+  double cache_bytes = 0, state_bytes = 0;  // a token; a sequence
 };
 struct ContextPlan {
   int64_t context = 0;

@@ -35,7 +35,7 @@ nlohmann::json plan_json(const Plan& p) {
                            {"workspace_bytes", s.workspace},
                            {"nodes", s.nodes},
                            {"recomputed_nodes", s.clones}});
-  j["store_bytes"] = {{"parameters", p.parameters_bytes},   {"optimizer", p.optimizer_bytes},
+  j["store_bytes"] = {{"parameters", p.parameters_bytes},    {"optimizer", p.optimizer_bytes},
                       {"accumulators", p.accumulator_bytes}, {"model_states", p.model_state_bytes},
                       {"step_states", p.step_state_bytes},   {"total", p.store_bytes()}};
   j["arena_bytes"] = p.arena_bytes();
@@ -45,11 +45,12 @@ nlohmann::json plan_json(const Plan& p) {
 }
 
 std::string plan_text(const Plan& p) {
-  std::string s = p.recipe + ": " + std::to_string(p.layers_count) + " layers, dim " + std::to_string(p.dim) + ", vocab " +
-                  std::to_string(p.vocab) + ", compute " + p.compute + ", recompute " + p.recompute + "\n";
+  std::string s = p.recipe + ": " + std::to_string(p.layers_count) + " layers, dim " + std::to_string(p.dim) +
+                  ", vocab " + std::to_string(p.vocab) + ", compute " + p.compute + ", recompute " + p.recompute + "\n";
   s += "parameters: " + human_count(p.total) + " total, " + human_count(p.active) + " active for a token\n\n";
   const std::string context = p.contexts.empty() ? "" : std::to_string(p.contexts[0].context);
-  Table layers({"layer kind", "layers", "parameters", "active", "FLOPs a token", "cache a token", "state a sequence"}, "lrrrrrr");
+  Table layers({"layer kind", "layers", "parameters", "active", "FLOPs a token", "cache a token", "state a sequence"},
+               "lrrrrrr");
   LayerPlan total{"total"};
   for (const LayerPlan& l : p.layers) {
     layers.row({l.kind, l.layers ? std::to_string(l.layers) : "", human_count(l.parameters), human_count(l.active),
@@ -62,14 +63,15 @@ std::string plan_text(const Plan& p) {
   s += layers.text() + "FLOPs: forward, at context " + context + "\n\n";
 
   Table contexts({"context", "forward FLOPs a token", "training FLOPs a token"}, "rrr");
-  for (const ContextPlan& c : p.contexts) contexts.row({std::to_string(c.context), human_count(c.forward), human_count(c.training)});
+  for (const ContextPlan& c : p.contexts)
+    contexts.row({std::to_string(c.context), human_count(c.forward), human_count(c.training)});
   s += contexts.text() + "\n";
 
   Table stages({"stage", "context", "micro tokens", "documents", "arena", "of it workspace", "nodes"}, "lrrrrrr");
   for (const StagePlan& g : p.stages)
     stages.row({g.name, std::to_string(g.context), std::to_string(g.micro_tokens), std::to_string(g.max_documents),
-                human_binary(double(g.micro_arena)), p.with_workspace ? human_binary(double(g.workspace)) : "not counted",
-                std::to_string(g.nodes)});
+                human_binary(double(g.micro_arena)),
+                p.with_workspace ? human_binary(double(g.workspace)) : "not counted", std::to_string(g.nodes)});
   s += stages.text() + "\n";
 
   Table memory({"memory", "bytes"}, "lr");

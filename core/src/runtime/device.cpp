@@ -8,7 +8,8 @@ Device::Device(Registry& registry, kb_device_kind kind, int threads)
     : registry_(registry), backend_(registry.backend(kind)) {
   device_.struct_size = KB_STRUCT_SIZE(kb_device, nccl);
   kb_error e{};
-  if (int rc = backend_.open(threads, &device_, &e)) throw kb::Error(std::string("[device] ") + e.message, uint32_t(rc));
+  if (int rc = backend_.open(threads, &device_, &e))
+    throw kb::Error(std::string("[device] ") + e.message, uint32_t(rc));
   device_.kind = kind;
   device_.deterministic = 1;
 }

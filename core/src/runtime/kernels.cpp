@@ -37,16 +37,18 @@ Choice choose_kernel(const Graph& g, const Node& n, Device& device) {
     }
   }
   std::string operands;
-  for (const auto& t : c.in) operands += (operands.empty() ? "" : ", ") + (t.type.dtype ? type_text(t.type) : std::string("none"));
+  for (const auto& t : c.in)
+    operands += (operands.empty() ? "" : ", ") + (t.type.dtype ? type_text(t.type) : std::string("none"));
   throw kb::Error(g.describe(n) + "(" + operands + "): no kernel can run it on the " +
-                      (device.kind() == KB_CPU ? "cpu" : "cuda") + " device: " +
-                      (out.declined.empty() ? "none is known" : out.declined),
+                      (device.kind() == KB_CPU ? "cpu" : "cuda") +
+                      " device: " + (out.declined.empty() ? "none is known" : out.declined),
                   KB_UNSUPPORTED);
 }
 
 bool can_accumulate(const Node& n, uint32_t output, Registry& registry, kb_device_kind device) {
   const auto& all = registry.kernels(n.op->name, device);
-  return !all.empty() && std::all_of(all.begin(), all.end(), [&](const auto& k) { return k.table->accumulates >> output & 1; });
+  return !all.empty() &&
+         std::all_of(all.begin(), all.end(), [&](const auto& k) { return k.table->accumulates >> output & 1; });
 }
 
 }  // namespace kitbash

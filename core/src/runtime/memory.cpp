@@ -13,7 +13,8 @@ namespace kitbash {
 
 Block::Block(int64_t bytes) : bytes_(std::max<int64_t>(bytes, 64)) {
   void* p = mmap(nullptr, size_t(bytes_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) kb::fail("[memory] ", bytes_, " bytes must be available but the system refused: ", std::strerror(errno));
+  if (p == MAP_FAILED)
+    kb::fail("[memory] ", bytes_, " bytes must be available but the system refused: ", std::strerror(errno));
   data_ = static_cast<char*>(p);
 }
 Block::~Block() {
@@ -62,25 +63,45 @@ void fill_elements(void* data, uint32_t dtype, int64_t n, double v) {
     return;
   }
   switch (dtype) {
-    case KB_U8: std::fill_n(static_cast<uint8_t*>(data), n, uint8_t(v)); break;
-    case KB_I32: std::fill_n(static_cast<int32_t*>(data), n, int32_t(v)); break;
-    case KB_I64: std::fill_n(static_cast<int64_t*>(data), n, int64_t(v)); break;
-    case KB_F32: std::fill_n(static_cast<float*>(data), n, float(v)); break;
-    case KB_F64: std::fill_n(static_cast<double*>(data), n, v); break;
-    case KB_BF16: std::fill_n(static_cast<uint16_t*>(data), n, uint16_t(std::bit_cast<uint32_t>(float(v)) >> 16)); break;
-    default: kb::fail("dtype ", dtype, " cannot be filled");
+    case KB_U8:
+      std::fill_n(static_cast<uint8_t*>(data), n, uint8_t(v));
+      break;
+    case KB_I32:
+      std::fill_n(static_cast<int32_t*>(data), n, int32_t(v));
+      break;
+    case KB_I64:
+      std::fill_n(static_cast<int64_t*>(data), n, int64_t(v));
+      break;
+    case KB_F32:
+      std::fill_n(static_cast<float*>(data), n, float(v));
+      break;
+    case KB_F64:
+      std::fill_n(static_cast<double*>(data), n, v);
+      break;
+    case KB_BF16:
+      std::fill_n(static_cast<uint16_t*>(data), n, uint16_t(std::bit_cast<uint32_t>(float(v)) >> 16));
+      break;
+    default:
+      kb::fail("dtype ", dtype, " cannot be filled");
   }
 }
 
 double read_element(const void* data, uint32_t dtype, int64_t i) {
   switch (dtype) {
-    case KB_U8: return static_cast<const uint8_t*>(data)[i];
-    case KB_I32: return static_cast<const int32_t*>(data)[i];
-    case KB_I64: return double(static_cast<const int64_t*>(data)[i]);
-    case KB_F32: return double(static_cast<const float*>(data)[i]);
-    case KB_F64: return static_cast<const double*>(data)[i];
-    case KB_BF16: return double(std::bit_cast<float>(uint32_t(static_cast<const uint16_t*>(data)[i]) << 16));
-    default: kb::fail("dtype ", dtype, " cannot be read");
+    case KB_U8:
+      return static_cast<const uint8_t*>(data)[i];
+    case KB_I32:
+      return static_cast<const int32_t*>(data)[i];
+    case KB_I64:
+      return double(static_cast<const int64_t*>(data)[i]);
+    case KB_F32:
+      return double(static_cast<const float*>(data)[i]);
+    case KB_F64:
+      return static_cast<const double*>(data)[i];
+    case KB_BF16:
+      return double(std::bit_cast<float>(uint32_t(static_cast<const uint16_t*>(data)[i]) << 16));
+    default:
+      kb::fail("dtype ", dtype, " cannot be read");
   }
 }
 

@@ -42,7 +42,8 @@ Program::Program(std::unique_ptr<Graph> g, Device& device, ArenaMode mode)
     const NodeCall c(graph, n, &device.table());
     if (choices_.back().kernel->workspace) workspace[id] = int64_t(choices_.back().kernel->workspace(&c.call));
   }
-  plan_ = plan_memory(graph, std::move(order), [&](const Node& n) { return workspace[size_t(&n - graph.nodes.data())]; });
+  plan_ =
+      plan_memory(graph, std::move(order), [&](const Node& n) { return workspace[size_t(&n - graph.nodes.data())]; });
   extents_.assign(graph.extents.size(), 0);
   for (const ValueInfo& v : graph.values)
     if (v.type.extent) extents_[v.type.extent] = std::max(extents_[v.type.extent], int32_t(v.type.shape[0]));
@@ -61,7 +62,8 @@ char* Program::address(ValueId v) const {
 // Exactly as long as the value, so that a sanitizer sees the first byte past it.
 char* Program::own_block(int64_t bytes) {
   void* p = nullptr;
-  if (posix_memalign(&p, 64, size_t(std::max<int64_t>(bytes, 1)))) kb::fail("[memory] ", bytes, " bytes must be available");
+  if (posix_memalign(&p, 64, size_t(std::max<int64_t>(bytes, 1))))
+    kb::fail("[memory] ", bytes, " bytes must be available");
   std::memset(p, 0xff, size_t(std::max<int64_t>(bytes, 1)));
   heap_.emplace_back(static_cast<char*>(p));
   return heap_.back().get();
@@ -104,7 +106,8 @@ void Program::bind(Arena& arena, StoreMemory& store) {
     kb_error e{};
     if (l.kernel->prepare)
       if (int rc = l.kernel->prepare(&l.call.call, &l.plan, &e))
-        throw kb::Error(g.describe(n) + ": kernel " + l.kernel->name + " cannot be prepared: " + e.message, uint32_t(rc));
+        throw kb::Error(g.describe(n) + ": kernel " + l.kernel->name + " cannot be prepared: " + e.message,
+                        uint32_t(rc));
     launches_.push_back(std::move(l));
   }
 }
@@ -161,8 +164,9 @@ std::optional<std::string> Program::check_outputs(const Launch& l, Check check) 
                                               : !(x >= t.type.lo - slack * std::abs(t.type.lo) &&
                                                   x <= t.type.hi + slack * std::abs(t.type.hi));
       if (bad)
-        return kb::text(graph_->describe(graph_->nodes[l.node]), ": output ", o, " has ", x, " at element ", i,
-                        check == Check::range ? kb::text(", outside [", t.type.lo, ", ", t.type.hi, "]") : std::string());
+        return kb::text(
+            graph_->describe(graph_->nodes[l.node]), ": output ", o, " has ", x, " at element ", i,
+            check == Check::range ? kb::text(", outside [", t.type.lo, ", ", t.type.hi, "]") : std::string());
     }
   }
   return std::nullopt;
@@ -191,7 +195,8 @@ std::optional<std::string> Program::run(Check check) {
     }
     for (; out < plan_.copies_out.size() && plan_.copies_out[out].position == p; ++out) {
       const Write& w = graph_->writes[plan_.copies_out[out].write];
-      if (decide_at_ >= 0 && p < decide_at_) kb::fail("[", graph_->name, "] '", w.name, "' is written before step_ok is known");
+      if (decide_at_ >= 0 && p < decide_at_)
+        kb::fail("[", graph_->name, "] '", w.name, "' is written before step_ok is known");
       std::memcpy(store_->at(w.name), address(w.value), size_t(type_bytes(graph_->type(w.value))));
     }
     if (p == decide_at_) ok = scalar("step_ok") != 0;

@@ -26,12 +26,12 @@ class Program {
   void reserve(Arena& a) const { a.reserve(plan_.arena_bytes); }
   void bind(Arena& a, StoreMemory& store);
 
-  void* input(const std::string& name);           // memory of an input at its bounds; throws for an unknown name
+  void* input(const std::string& name);  // memory of an input at its bounds; throws for an unknown name
   void set_extent(const std::string& name, int32_t rows);
   // Runs everything. With a check, returns the description of the first node whose output fails it.
   std::optional<std::string> run(Check check = Check::none);
   const void* output(const std::string& name) const;  // valid until the next run of a program in the same arena
-  double scalar(const std::string& name) const;        // of an output or report
+  double scalar(const std::string& name) const;       // of an output or report
   const kb_type& output_type(const std::string& name) const;
   bool has_output(const std::string& name) const { return graph_->outputs.count(name) || graph_->reports.count(name); }
 

@@ -15,15 +15,17 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kUsage[] =
-    "usage: check_vectors DIR [--kitbash PROGRAM] [--plugin-path FOLDER]... [--only TEXT] [--dtype f64|f32] [--keep]\n"
+    "usage: check_vectors DIR [--kitbash PROGRAM] [--plugin-path FOLDER]... [--only TEXT] [--dtype f64|f32]\n"
+    "       [--arena MODE] [--keep]\n"
     "  --kitbash      the program; default: `kitbash` beside this one\n"
     "  --plugin-path  passed on to the program\n"
     "  --only         only files whose name contains TEXT\n"
     "  --dtype        only this one; default: both\n"
+    "  --arena        passed on to the program: planned, separate or poison\n"
     "  --keep         leave the probes' files in a temporary folder and print its name\n";
 
 struct Options {
-  std::string folder, program, only, dtype;
+  std::string folder, program, only, dtype, arena;
   std::vector<std::string> plugin_path;
   bool keep = false;
 };
@@ -60,6 +62,8 @@ Options parse(int argc, char** argv) {
       o.only = value();
     else if (word == "--dtype")
       o.dtype = value();
+    else if (word == "--arena")
+      o.arena = value();
     else if (word == "--keep")
       o.keep = true;
     else if (word.starts_with("-") || !o.folder.empty())
@@ -123,7 +127,7 @@ int run(int argc, char** argv) {
   try {
     o = parse(argc, argv);
     files = files_of(o);
-    probe = std::make_unique<Probe>(o.program, o.plugin_path, o.keep);
+    probe = std::make_unique<Probe>(o.program, o.plugin_path, o.arena, o.keep);
   } catch (const std::exception& e) {
     std::cerr << "error: [check_vectors] " << e.what() << "\n" << kUsage;
     return 2;

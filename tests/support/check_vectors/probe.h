@@ -15,8 +15,9 @@ struct Request {
 
 class Probe {
  public:
-  // `plugin_path`: folders passed on as --plugin-path. `keep`: leave the files for a look afterwards.
-  Probe(std::string program, std::vector<std::string> plugin_path, bool keep);
+  // `plugin_path`: folders passed on as --plugin-path; `arena`: passed on as --arena, unless it is empty. `keep`: leave the
+  // files for a look afterwards.
+  Probe(std::string program, std::vector<std::string> plugin_path, std::string arena, bool keep);
   ~Probe();
   Probe(const Probe&) = delete;
 
@@ -28,6 +29,7 @@ class Probe {
  private:
   std::string program_, dtype_ = "f64";
   std::vector<std::string> plugin_path_;
+  std::string arena_;
   std::filesystem::path folder_;
   bool keep_;
   int runs_ = 0;

@@ -11,3 +11,5 @@
 #include "kitbash/kinds/router.h"
 #include "kitbash/kinds/schedule.h"
 #include "kitbash/kinds/sequence.h"
+#include "kitbash/kinds/source.h"
+#include "kitbash/kinds/tokenizer.h"

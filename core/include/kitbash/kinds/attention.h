@@ -16,8 +16,9 @@ namespace kb {
 struct Recurrence {
   Value q, k, v, z, beta, s0;
 };
+// T: Value build(Builder&, Value x, const Sequence&) const; Values recur(Builder&, Recurrence, Sequence)
 template <class T>
-struct Attention {  // T: Value build(Builder&, Value x, const Sequence&) const; Values recur(Builder&, Recurrence, Sequence)
+struct Attention {
   static constexpr const char* kind = "attention";
   static void serve(const T& t, Builder& b) {
     if (b.verb() == 0) return b.result({t.build(b, b.required(0, "x"), b.sequence(1))});

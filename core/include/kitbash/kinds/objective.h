@@ -8,14 +8,16 @@
 
 namespace kb {
 
+// T: static constexpr kb_column columns[]; Value build(Builder&, Value h, Value head, const Values&) const
 template <class T>
-struct Objective {  // T: static constexpr kb_column columns[]; Value build(Builder&, Value h, Value head, const Values&) const
+struct Objective {
   static constexpr const char* kind = "objective";
   static void serve(const T& t, Builder& b) {
     b.result({t.build(b, b.required(0, "h"), b.required(1, "head"), b.inputs(2))});
   }
   static const void* service() {
-    static const kb_objective s{KB_STRUCT_SIZE(kb_objective, columns), [](const void*, uint32_t* n) -> const kb_column* {
+    static const kb_objective s{KB_STRUCT_SIZE(kb_objective, columns),
+                                [](const void*, uint32_t* n) -> const kb_column* {
                                   *n = uint32_t(std::size(T::columns));
                                   return T::columns;
                                 }};

@@ -14,8 +14,8 @@ template <class T>
 struct Optimizer {  // T: Value step(Builder&, const Target&) const
   static constexpr const char* kind = "optimizer";
   static void serve(const T& t, Builder& b) {
-    b.result({t.step(b, {b.required(0, "w"), b.required(1, "g"), b.required(2, "lr"), b.required(3, "step"), b.integer("role"),
-                         b.integer("blocks"), b.integer("flags")})});
+    b.result({t.step(b, {b.required(0, "w"), b.required(1, "g"), b.required(2, "lr"), b.required(3, "step"),
+                         b.integer("role"), b.integer("blocks"), b.integer("flags")})});
   }
 };
 inline Value step_with(Builder& b, const Slot& s, const Target& p) {

@@ -19,15 +19,17 @@ struct Entered {
   Value h;
   Values carry;
 };
+// T: Values begin(b, e); Entered input(b, carry, Depth); Values output(b, carry, y, Depth); Value end(b, carry, count)
 template <class T>
-struct Residual {  // T: Values begin(b, e); Entered input(b, carry, Depth); Values output(b, carry, y, Depth); Value end(b, carry, count)
+struct Residual {
   static constexpr const char* kind = "residual";
   static void serve(const T& t, Builder& b) {
     auto depth = [&] { return Depth{b.integer("index"), b.integer("count"), b.string("role")}; };
     Values v = b.inputs();
     if (v.empty()) fail("residual verb ", b.verb(), " needs an input");
     switch (b.verb()) {
-      case 0: return b.result(t.begin(b, v[0]));
+      case 0:
+        return b.result(t.begin(b, v[0]));
       case 1: {
         Entered e = t.input(b, v, depth());
         e.carry.insert(e.carry.begin(), e.h);
@@ -38,8 +40,10 @@ struct Residual {  // T: Values begin(b, e); Entered input(b, carry, Depth); Val
         v.pop_back();
         return b.result(t.output(b, v, y, depth()));
       }
-      case 3: return b.result({t.end(b, v, b.integer("count"))});
-      default: fail("residual has no verb ", b.verb());
+      case 3:
+        return b.result({t.end(b, v, b.integer("count"))});
+      default:
+        fail("residual has no verb ", b.verb());
     }
   }
 };

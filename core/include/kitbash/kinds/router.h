@@ -14,8 +14,9 @@ namespace kb {
 struct Routed {
   Value ids, weights;
 };
+// T: Routed route(b, x, document, experts, active) const; optional Routed choose(b, scores, document, ...)
 template <class T>
-struct Router {  // T: Routed route(b, x, document, experts, active) const; optional Routed choose(b, scores, document, ...)
+struct Router {
   static constexpr const char* kind = "router";
   static void serve(const T& t, Builder& b) {
     const int64_t experts = b.integer("experts"), active = b.integer("active");

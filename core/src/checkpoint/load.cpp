@@ -1,0 +1,93 @@
+#include <map>
+#include <memory>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/read.h"
+#include "checkpoint/verify.h"
+#include "kitbash/op.h"
+
+namespace kitbash {
+namespace {
+
+// Every saved value of the store is in the checkpoint as the store has it, and nothing else is.
+void check_against(const Store& store, const Manifest& m, const std::string& path) {
+  std::map<std::string, const TensorRecord*> there;
+  for (const TensorRecord& t : m.tensors) there[t.name] = &t;
+  for (const StoreEntry& e : store.entries()) {
+    if (!saved_life(e.life)) continue;
+    const std::string where = "[" + path + ": " + e.name + "]";
+    const auto at = there.find(e.name);
+    if (at == there.end())
+      kb::fail(where, " must be ", type_text(e.type), " (", life_name(e.life), ") but the checkpoint does not have it");
+    const TensorRecord& t = *at->second;
+    if (!same_shape(make_type(t.dtype, t.shape), e.type) || t.dtype != e.type.dtype)
+      kb::fail(where, " must be ", type_text(e.type), " but is ", record_text(t));
+    if (t.life != e.life)
+      kb::fail(where, " must be a ", life_name(e.life), " value but is a ", life_name(t.life), " value");
+    there.erase(at);
+  }
+  if (!there.empty())
+    kb::fail("[", path, ": ", there.begin()->first, "] is ", record_text(*there.begin()->second),
+             " in the checkpoint but this model has no such value",
+             there.size() > 1 ? kb::text("; nor ", there.size() - 1, " others") : "",
+             "; load it with the recipe that it was written by");
+}
+
+}  // namespace
+
+CheckpointInfo load_checkpoint(const std::string& path, StoreMemory& memory) {
+  const Manifest m = verified_manifest(path);
+  check_against(memory.store(), m, path);
+  memory.allocate();
+  std::map<std::string, std::unique_ptr<InputFile>> files;
+  for (const FileRecord& f : m.files) files[f.name] = std::make_unique<InputFile>(path + "/" + f.name);
+  for (const TensorRecord& t : m.tensors) {
+    char* to = memory.at(t.name);
+    for (const PieceRecord& p : t.pieces) {
+      char* at = to + p.global_offset * int64_t(dtype_bytes(t.dtype));
+      files[p.file]->read(p.file_offset, at, p.bytes);
+      // A second look: the file was whole a moment ago.
+      if (xxh3({at, size_t(p.bytes)}) != p.digest)
+        throw kb::Error("[" + path + "/" + p.file + ": " + t.name +
+                            "] changed while it was read; the store is filled in part, so start again",
+                        KB_IO);
+    }
+  }
+  return m.info;
+}
+
+std::string CheckpointFolder::newest(std::vector<std::string>& notices) const {
+  const std::vector<FolderEntry> all = read_folder(folder_);
+  for (auto e = all.rbegin(); e != all.rend() && e->step >= 0; ++e) {
+    const std::string path = folder_ + "/" + e->name;
+    try {
+      verify_checkpoint(path);
+      return path;
+    } catch (const kb::Error& error) {
+      notices.push_back("checkpoint " + e->name + " is broken and not used: " + error.what());
+    }
+  }
+  return "";
+}
+
+std::vector<CheckpointInfo> CheckpointFolder::list(std::vector<std::string>* notices) const {
+  std::vector<CheckpointInfo> found;
+  for (const FolderEntry& e : read_folder(folder_)) {
+    if (e.step < 0) continue;
+    try {
+      found.push_back(read_manifest(folder_ + "/" + e.name));
+    } catch (const kb::Error& error) {
+      if (notices) notices->push_back("checkpoint " + e.name + " is broken: " + error.what());
+    }
+  }
+  return found;
+}
+
+std::map<std::string, std::string> plugin_identities(const Registry& registry) {
+  std::map<std::string, std::string> all;
+  for (const auto& p : registry.loaded()) all[p->info->id] = p->info->version + " " + sha256_of_file(p->info->path);
+  return all;
+}
+
+}  // namespace kitbash
