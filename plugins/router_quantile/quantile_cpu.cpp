@@ -13,10 +13,11 @@ struct Bins {
   }
 };
 
+// cutoff - score first: it is exactly 0 for the expert at the cutoff, which no rounding may move over the edge of a bin.
 template <class T, int64_t N>
-inline void bins_of(const T* scores, T base, T scale, T last, int32_t* bin) {
+inline void bins_of(const T* scores, T cutoff, T low, T scale, T last, int32_t* bin) {
   for (int64_t k = 0; k < N; ++k) {
-    T x = (base - scores[k]) * scale;
+    T x = ((cutoff - scores[k]) - low) * scale;
     x = x > 0 ? x : T(0);
     bin[k] = int32_t(x < last ? x : last);
   }
@@ -58,12 +59,11 @@ void QuantileCountCpu::launch(const kb::Call& c, const QuantileCount&) {
         for (int64_t t = 0; t < tokens; ++t) {
           if (document[t] < 0) continue;
           const T* s = scores + t * experts + e0;
-          const T base = cutoff[t] - range.low;
           int32_t bin[kTile];
           if (n == kTile)  // a fixed count, which compilers vectorise
-            bins_of<T, kTile>(s, base, scale, last, bin);
+            bins_of<T, kTile>(s, cutoff[t], range.low, scale, last, bin);
           else
-            for (int64_t k = 0; k < n; ++k) bins_of<T, 1>(s + k, base, scale, last, bin + k);
+            for (int64_t k = 0; k < n; ++k) bins_of<T, 1>(s + k, cutoff[t], range.low, scale, last, bin + k);
           for (int64_t k = 0; k < n; ++k) ++mine[k * bins + bin[k]];
         }
       }

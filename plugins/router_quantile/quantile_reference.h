@@ -22,7 +22,7 @@ void count(const std::vector<T>& scores, const std::vector<T>& cutoff, const std
   for (size_t t = 0; t < document.size(); ++t)
     for (size_t e = 0; e < experts; ++e) {
       if (document[t] < 0) continue;
-      const T x = ((cutoff[t] - low) - scores[t * experts + e]) * (1 / width);
+      const T x = ((cutoff[t] - scores[t * experts + e]) - low) * (1 / width);
       const int64_t bin = std::clamp<int64_t>(int64_t(std::floor(x)), 0, bins - 1);
       ++counts[e * size_t(bins) + size_t(bin)];
     }

@@ -10,7 +10,7 @@
 
 struct TextReader {
   std::unique_ptr<kb::MappedFile> file;  // null: the split is not configured
-  std::vector<uint64_t> at;          // begin and end of each document
+  std::vector<uint64_t> at;              // begin and end of each document
 
   int64_t count() const { return int64_t(at.size() / 2); }
   void sample(uint64_t, int64_t i, kb::Sample out) const {

@@ -1,4 +1,5 @@
 // Every component of every plugin found: it builds in all types, its ranges hold, and keys at their ends work or say why not.
+#include "../numerics/fixture.h"
 #include "surrounding.h"
 
 namespace kitbash::test {
@@ -43,8 +44,10 @@ TEST_P(Conformance, BuildsInAllFloatTypesWithGradients) {
     ASSERT_FALSE(s.outputs.empty());
     EXPECT_TRUE(s.without.empty()) << s.without.front() << " has no gradient";
     for (const StoreEntry& e : bench.store.entries())
-      if (e.life == Life::param)
-        EXPECT_TRUE(e.type.dtype == compute || e.type.dtype == s.graph->resolve(KB_WIDE)) << e.name << " " << type_text(e.type);
+      if (e.life == Life::param) {
+        EXPECT_TRUE(e.type.dtype == compute || e.type.dtype == s.graph->resolve(KB_WIDE))
+            << e.name << " " << type_text(e.type);
+      }
   }
 }
 
@@ -56,7 +59,8 @@ TEST_P(Conformance, RunsWithFiniteNumbersInsideItsRanges) {
       bench.load(kind(), name());
       Surrounding s(bench, train_mode());
       build(s);
-      bench.programs.push_back(std::make_unique<Runnable>(std::move(s.graph), bench.device, bench.memory, ArenaMode::poison));
+      bench.programs.push_back(
+          std::make_unique<Runnable>(std::move(s.graph), bench.device, bench.memory, ArenaMode::poison));
       Program& p = bench.programs.back()->program;
       Surrounding::fill(p, bench);
       EXPECT_EQ(p.run(check).value_or(""), "");
@@ -121,17 +125,46 @@ TEST_P(Conformance, KeysAtTheEndsOfTheirRangesWorkOrFailInWords) {
 
 std::string test_name(const ::testing::TestParamInfo<std::string>& p) {
   std::string s = p.param;
-  std::replace_if(s.begin(), s.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  std::replace_if(
+      s.begin(), s.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return s;
 }
 INSTANTIATE_TEST_SUITE_P(Found, Conformance, ::testing::ValuesIn(components()), test_name);
 
+TEST(Model, BuildsInBf16WithWideMastersAndAccumulators) {
+  const TextFile file(recipe_text(hybrid(block_attnres), "use = \"muon\""));
+  const Recipe recipe = load_recipe(file.path(), {}, registry().catalog());
+  LanguageModel model(recipe, registry());
+  BuildOptions o;
+  o.compute = KB_BF16;
+  o.recompute = true;
+  Bounds b;
+  b.tokens = 40, b.documents = 4, b.slots = 4, b.capacity = 24;
+  EXPECT_EQ(error_of([&] {
+              model.micro(b, o), model.eval(b, o), model.serve(false, b, o), model.serve(true, b, o);
+              model.apply(o), model.init(o);
+            }),
+            "no error");
+  int64_t narrow = 0;
+  for (const StoreEntry& e : model.store.entries()) {
+    if (e.life == Life::accumulator || e.life == Life::model || e.life == Life::optimizer) {
+      EXPECT_EQ(e.type.dtype, uint32_t(KB_F32)) << e.name;
+    }
+    if (e.life != Life::param || e.type.dtype != KB_BF16) continue;
+    ++narrow;
+    const StoreEntry* master = model.store.find("master." + e.name);
+    ASSERT_NE(master, nullptr) << e.name;
+    EXPECT_TRUE(same_shape(master->type, e.type)) << e.name;
+  }
+  EXPECT_GT(narrow, 20);
+}
+
 TEST(Catalog, HoldsEveryPluginOfTheKit) {
   const std::vector<std::string> found = components();
-  for (const char* id : {"activation.situ-glu", "activation.swiglu", "attention.gated-mla", "attention.kda", "decay.bounded",
-                         "decay.softplus", "ffn.dense", "ffn.latent-moe", "norm.rmsnorm", "objective.next-token", "optimizer.adamw",
-                         "optimizer.muon", "residual.block-attnres", "residual.standard", "router.quantile", "schedule.cosine",
-                         "schedule.wsd"})
+  for (const char* id : {"activation.situ-glu", "activation.swiglu", "attention.gated-mla", "attention.kda",
+                         "decay.bounded", "decay.softplus", "ffn.dense", "ffn.latent-moe", "norm.rmsnorm",
+                         "objective.next-token", "optimizer.adamw", "optimizer.muon", "residual.block-attnres",
+                         "residual.standard", "router.quantile", "schedule.cosine", "schedule.wsd"})
     EXPECT_TRUE(std::count(found.begin(), found.end(), id)) << id;
 }
 

@@ -9,16 +9,17 @@ constexpr int64_t heads = 2, head_dim = 5;
 struct Extreme {
   const char* name;
   const char* decay;
-  double bias;      // added to dt_bias: z is near it; 0: half of the channels at +50, half at -50
+  double bias;  // added to dt_bias: z is near it; 0: half of the channels at +50, half at -50
   double a_log;
 };
 
 class Extremes : public ::testing::TestWithParam<Extreme> {
  protected:
   static std::string text() {
-    return recipe_text("dim = 12\nlayers = 2\nvocab = 19\nresidual = \"standard\"\n[model.layer.one]\nattention = { use = \"kda\", "
-                       "heads = 2, head_dim = 5, decay = \"" +
-                       std::string(GetParam().decay) + "\" }\nffn = { use = \"dense\", width = 10 }\n");
+    return recipe_text(
+        "dim = 12\nlayers = 2\nvocab = 19\nresidual = \"standard\"\n[model.layer.one]\nattention = { use = \"kda\", "
+        "heads = 2, head_dim = 5, decay = \"" +
+        std::string(GetParam().decay) + "\" }\nffn = { use = \"dense\", width = 10 }\n");
   }
   static void prepare(Lab& lab) {
     lab.randomize();
@@ -71,7 +72,8 @@ TEST_P(Extremes, AreFiniteAndRightInFloat) {
   }
   EXPECT_LT(error(narrow.gradients(), wide.gradients()), 2e-2);
   const Named w = wide.gradients(), n = narrow.gradients();
-  for (const char* name : {"grad.embed", "grad.layers.0.attn.v_proj", "grad.layers.0.attn.k_proj", "grad.layers.1.attn.q_proj"})
+  for (const char* name :
+       {"grad.embed", "grad.layers.0.attn.v_proj", "grad.layers.0.attn.k_proj", "grad.layers.1.attn.q_proj"})
     EXPECT_LT(error(n.at(name), w.at(name)), 1e-3) << name;
 }
 INSTANTIATE_TEST_SUITE_P(Gates, Extremes,

@@ -42,7 +42,8 @@ inline Batch documents(const std::vector<int64_t>& lengths, int64_t vocab, uint6
 inline std::string recipe_text(const std::string& model, const std::string& optimizer = "use = \"adamw\"",
                                const std::string& train = "") {
   return "kitbash = 1\n[model]\n" + model + "\n[optimizer]\n" + optimizer + "\n[train]\n" + train +
-         "\n[[curriculum]]\ncontext = 64\ntokens = 4096\nbatch_tokens = 64\nlr = 1e-3\nschedule = { use = \"cosine\" }\n";
+         "\n[[curriculum]]\ncontext = 64\ntokens = 4096\nbatch_tokens = 64\nlr = 1e-3\nschedule = { use = \"cosine\" "
+         "}\n";
 }
 
 // Every attention, decay, ffn, router, activation in four layers. Widths are odd on purpose.
@@ -57,7 +58,7 @@ ffn = { use = "latent-moe", experts = 5, active = 2, latent = 6, width = 7, shar
          router + R"( }
 [model.layer.c]
 attention = { use = "gated-mla", heads = 2, q_rank = 5, kv_rank = 6, nope_dim = 4, rope_dim = 2, v_dim = 3 }
-ffn = { use = "latent-moe", experts = 4, active = 1, latent = 0, width = 5, shared = 0, activation = "swiglu", router = )" +
+ffn = { use = "latent-moe", experts = 4, active = 2, latent = 0, width = 5, shared = 0, activation = "swiglu", router = )" +
          router + R"( }
 [model.layer.d]
 attention = { use = "gated-mla", heads = 2, q_rank = 0, kv_rank = 5, nope_dim = 3, rope_dim = 3, v_dim = 4, gate = false }
@@ -112,7 +113,8 @@ class Lab {
     }
   }
 
-  static void feed(Program& p, const Batch& b, const std::vector<int32_t>& past = {}, const std::vector<int32_t>& slot = {}) {
+  static void feed(Program& p, const Batch& b, const std::vector<int32_t>& past = {},
+                   const std::vector<int32_t>& slot = {}) {
     const Graph& g = p.graph();
     auto ints = [&](const char* name, std::vector<int32_t> v, int32_t rest) {
       if (!g.inputs.count(name)) return;
@@ -136,7 +138,8 @@ class Lab {
     p.set_extent("tokens", int32_t(b.size()));
   }
   static void run(Program& p) { p.run(); }
-  static void run(Program& p, const Batch& b, const std::vector<int32_t>& past = {}, const std::vector<int32_t>& slot = {}) {
+  static void run(Program& p, const Batch& b, const std::vector<int32_t>& past = {},
+                  const std::vector<int32_t>& slot = {}) {
     feed(p, b, past, slot);
     p.run();
   }

@@ -7,8 +7,8 @@ namespace {
 constexpr int64_t H = 2, K = 6, V = 9, most = 130;
 
 struct Inputs {
-  Numbers q = normal(most * H * K, 1), k = normal(most * H * K, 2), v = normal(most * H * V, 3), z = normal(most * H * K, 4, 3),
-          beta = normal(most * H, 5, 2), s0 = normal(H * K * V, 6);
+  Numbers q = normal(most * H * K, 1), k = normal(most * H * K, 2), v = normal(most * H * V, 3),
+          z = normal(most * H * K, 4, 3), beta = normal(most * H, 5, 2), s0 = normal(H * K * V, 6);
 };
 struct Result {
   Numbers o, state;
@@ -17,9 +17,7 @@ struct Result {
 
 class Kda : public ::testing::TestWithParam<std::string> {
  protected:
-  Kda() {
-    bench.load("attention", "kda", {"decay.use=" + GetParam()});
-  }
+  Kda() { bench.load("attention", "kda", {"decay.use=" + GetParam()}); }
   // Tokens [from, to) from the state.
   Result run(int64_t from, int64_t to, const Numbers& state) {
     const int64_t n = to - from;

@@ -10,7 +10,8 @@ std::string only(const std::string& attention) {
 }
 const std::string kda_bounded = only(R"({ use = "kda", heads = 2, head_dim = 5, conv = 4 })");
 const std::string kda_softplus = only(R"({ use = "kda", heads = 2, head_dim = 8, conv = 1, decay = "softplus" })");
-const std::string mla = only(R"({ use = "gated-mla", heads = 3, q_rank = 5, kv_rank = 6, nope_dim = 4, rope_dim = 2, v_dim = 3 })");
+const std::string mla =
+    only(R"({ use = "gated-mla", heads = 3, q_rank = 5, kv_rank = 6, nope_dim = 4, rope_dim = 2, v_dim = 3 })");
 
 class Serving : public ::testing::TestWithParam<std::string> {};
 
@@ -67,12 +68,12 @@ TEST_P(Serving, PrefillInPiecesAndDecodeGiveTheLogitsOfEvaluation) {
     for (size_t r = 0; r < from.size(); ++r)
       std::copy_n(l.begin() + std::ptrdiff_t(r * vocab), vocab, got.begin() + std::ptrdiff_t(size_t(from[r]) * vocab));
   };
-  advance(prefill, {{0, 17}, {2, 31}});          // longer than the taps and than a chunk
-  advance(prefill, {{2, 2}, {1, 3}, {0, 1}});    // shorter than the taps
+  advance(prefill, {{0, 17}, {2, 31}});        // longer than the taps and than a chunk
+  advance(prefill, {{2, 2}, {1, 3}, {0, 1}});  // shorter than the taps
   advance(prefill, {{3, 16}, {0, 16}, {1, 1}});
   advance(decode, {{0, 1}, {1, 1}, {2, 1}, {3, 1}});
-  advance(decode, {{3, 1}, {1, 1}});             // not all of them, another order
-  advance(prefill, {{2, 40}, {3, 4}});           // prefill after decode
+  advance(decode, {{3, 1}, {1, 1}});    // not all of them, another order
+  advance(prefill, {{2, 40}, {3, 4}});  // prefill after decode
   while (done[0] < 41 || done[1] < 7 || done[2] < 90 || done[3] < 23) {
     std::vector<std::pair<int, int>> left;
     for (int d : {2, 0, 3, 1})
@@ -81,7 +82,9 @@ TEST_P(Serving, PrefillInPiecesAndDecodeGiveTheLogitsOfEvaluation) {
   }
   for (int64_t t = 0; t < all.size(); ++t) {
     const auto at = std::ptrdiff_t(size_t(t) * vocab);
-    EXPECT_LT(error(Numbers(got.begin() + at, got.begin() + at + 19), Numbers(want.begin() + at, want.begin() + at + 19)), 1e-10)
+    EXPECT_LT(
+        error(Numbers(got.begin() + at, got.begin() + at + 19), Numbers(want.begin() + at, want.begin() + at + 19)),
+        1e-10)
         << "token " << t;
   }
   for (const auto& [name, now] : lab.snapshot({Life::sequence, Life::token})) {

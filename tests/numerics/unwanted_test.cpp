@@ -18,8 +18,8 @@ TEST(Unwanted, EvaluationHasNoBackwardAndNoStatistics) {
   Lab lab(recipe_text(hybrid(block_attnres)));
   const Batch batch = documents({9, 20}, 19);
   Program &micro = lab.micro(Lab::bounds(batch)), &eval = lab.eval(Lab::bounds(batch));
-  for (const char* op : {"kda_backward", "attention_backward", "cross_entropy_backward", "rms_norm_backward", "quantile_count",
-                         "expert_load", "grouped_outer"}) {
+  for (const char* op : {"kda_backward", "attention_backward", "cross_entropy_backward", "rms_norm_backward",
+                         "quantile_count", "expert_load", "grouped_outer"}) {
     EXPECT_TRUE(runs(micro, op)) << op;
     EXPECT_FALSE(runs(eval, op)) << op;
   }
@@ -38,8 +38,9 @@ TEST(Unwanted, OutputsHaveNoBuffer) {
   EXPECT_EQ(kept(micro, "attention", peak), 2);
   EXPECT_EQ(kept(micro, "kda", state), 0);
   EXPECT_EQ(kept(micro, "kda_backward", 5), 0);  // the gradient of a state that is not there
-  Lab no_clip(recipe_text("dim = 12\nlayers = 1\nvocab = 19\nresidual = \"standard\"\n[model.layer.one]\nattention = { use = "
-                          "\"gated-mla\", qk_clip = 0 }\nffn = \"dense\"\n"));
+  Lab no_clip(
+      recipe_text("dim = 12\nlayers = 1\nvocab = 19\nresidual = \"standard\"\n[model.layer.one]\nattention = { use = "
+                  "\"gated-mla\", qk_clip = 0 }\nffn = \"dense\"\n"));
   EXPECT_EQ(kept(no_clip.micro(Lab::bounds(batch)), "attention", peak), 0);
 }
 
@@ -59,32 +60,47 @@ struct Case {
 
 std::vector<Case> cases() {
   return {
-      {"kda", "kda_backward",
-       {{"q", {20, 2, 5}}, {"k", {20, 2, 5}}, {"v", {20, 2, 3}}, {"g", {20, 2, 5}, -1}, {"beta", {20, 2}}, {"s0", {2, 2, 5, 3}}},
+      {"kda",
+       "kda_backward",
+       {{"q", {20, 2, 5}},
+        {"k", {20, 2, 5}},
+        {"v", {20, 2, 3}},
+        {"g", {20, 2, 5}, -1},
+        {"beta", {20, 2}},
+        {"s0", {2, 2, 5, 3}}},
        [](kb::Builder& b, const kb::Values& x, kb::Value cu) {
          return b.emit_n("kda", {x[0], x[1], x[2], x[3], x[4], cu, x[5]}, {{"scale", 0.5}})[0];
        }},
-      {"kda_state", "kda_backward",
+      {"kda_state",
+       "kda_backward",
        {{"k", {20, 2, 5}}, {"v", {20, 2, 3}}, {"g", {20, 2, 5}, -1}, {"beta", {20, 2}}, {"s0", {2, 2, 5, 3}}},
        [](kb::Builder& b, const kb::Values& x, kb::Value cu) {
          return b.emit_n("kda", {x[0], x[0], x[1], x[2], x[3], cu, x[4]}, {{"scale", 0.5}})[1];
        }},
-      {"attention", "attention_backward",
+      {"attention",
+       "attention_backward",
        {{"q", {20, 2, 5}}, {"k", {20, 2, 5}}, {"v", {20, 2, 3}}},
-       [](kb::Builder& b, const kb::Values& x, kb::Value cu) { return b.attention(x[0], x[1], x[2], cu, 0.4, true)[0]; }},
-      {"short_conv", "short_conv_backward",
+       [](kb::Builder& b, const kb::Values& x, kb::Value cu) {
+         return b.attention(x[0], x[1], x[2], cu, 0.4, true)[0];
+       }},
+      {"short_conv",
+       "short_conv_backward",
        {{"x", {20, 6}}, {"w", {6, 4}}},
        [](kb::Builder& b, const kb::Values& x, kb::Value cu) {
          kb::Sequence s;
          s.cu = cu;
          return b.short_conv(x[0], x[1], s)[0];
        }},
-      {"rms_norm", "rms_norm_backward",
+      {"rms_norm",
+       "rms_norm_backward",
        {{"x", {20, 6}}, {"w", {6}}},
        [](kb::Builder& b, const kb::Values& x, kb::Value) { return b.rms_norm(x[0], x[1], 1e-5); }},
-      {"depth_mix", "",
+      {"depth_mix",
+       "",
        {{"first", {20, 6}}, {"second", {20, 6}}, {"norm", {6}}, {"query", {6}}},
-       [](kb::Builder& b, const kb::Values& x, kb::Value) { return b.emit_n("depth_mix", x, {{"eps", 1e-5}})[0]; }},
+       [](kb::Builder& b, const kb::Values& x, kb::Value) {
+         return b.emit_n("depth_mix", x, {{"eps", 1e-5}})[0];
+       }},
   };
 }
 

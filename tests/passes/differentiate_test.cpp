@@ -1,5 +1,5 @@
 // Reverse mode: which rules are asked, what types gradients have, and what is said when a rule is missing. The numbers are
-// checked against differences elsewhere (tests/runtime, and every plugin's oracle vectors).
+// checked elsewhere: by the oracle vectors (ci/check-vectors) and against differences (tests/conformance).
 #include "tests/passes/fixture.h"
 
 namespace kitbash {

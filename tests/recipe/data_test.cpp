@@ -8,7 +8,7 @@ namespace {
 
 using Mix = std::map<std::string, double>;
 
-// The good recipe has 29 lines; `data` starts on line 30. `mix` is the last key of its stage.
+// The good recipe ends before line 30, where `mix` or `data` begins.
 std::string with_data(const std::string& data, const std::string& mix = "") {
   return good_recipe() + (mix.empty() ? "" : "mix = " + mix + "\n") + data;
 }
@@ -62,43 +62,44 @@ TEST(Data, ResolvedTextShowsItAndLoadsToItself) {
   const Recipe x = r.load("r.toml", {"data.join=false"});
   r.write("elsewhere/resolved.toml", x.resolved);
   EXPECT_EQ(r.load("elsewhere/resolved.toml").resolved, x.resolved);
-  for (const char* want : {"\n[data]\njoin = false\n", "\n[data.tokenizer]\nuse = \"bytes\"\n",
-                           "\n[data.sources.books]\nuse = \"text\"\n", "separator = \"\\n\\n\"\n", "mix = { web = 3.0 }\n"})
+  for (const char* want :
+       {"\n[data]\njoin = false\n", "\n[data.tokenizer]\nuse = \"bytes\"\n", "\n[data.sources.books]\nuse = \"text\"\n",
+        "separator = \"\\n\\n\"\n", "mix = { web = 3.0 }\n"})
     EXPECT_NE(x.resolved.find(want), std::string::npos) << want << x.resolved;
 }
 TEST(Data, MissingPartsAreNamed) {
   EXPECT_EQ(errors_of(with_data("[data]\n")),
-            "r.toml:29:1: error: data needs 'tokenizer' (a component of kind tokenizer): text to token ids and back\n"
-            "r.toml:29:1: error: data needs 'sources' (table): named sources: [data.sources.NAME]\n");
+            "r.toml:30:1: error: data needs 'tokenizer' (a component of kind tokenizer): text to token ids and back\n"
+            "r.toml:30:1: error: data needs 'sources' (table): named sources: [data.sources.NAME]\n");
   EXPECT_EQ(errors_of(with_data("[data]\ntokenizer = \"bytes\"\nsources = {}\n")),
-            "r.toml:31:11: error: data needs at least one [data.sources.NAME]\n");
+            "r.toml:32:11: error: data needs at least one [data.sources.NAME]\n");
   EXPECT_EQ(errors_of(with_data("[data]\ntokenizer = \"bytes\"\n[data.sources.a]\npath = \"x\"\n")),
-            "r.toml:31:1: error: 'a' needs 'use' (string): a component of kind source\n");
+            "r.toml:32:1: error: 'a' needs 'use' (string): a component of kind source\n");
   EXPECT_EQ(errors_of(with_data("[data]\ntokenizer = \"bytes\"\n[data.sources.a]\nuse = \"text\"\n")),
-            "r.toml:32:7: error: source.text needs 'path' (string): of a test\n");
+            "r.toml:33:7: error: source.text needs 'path' (string): of a test\n");
 }
 TEST(Data, WrongNamesGetTheNearest) {
   EXPECT_EQ(errors_of(with_data("[data]\ntokenizer = \"byts\"\n[data.sources.a]\nuse = \"jsnl\"\n")),
-            "r.toml:30:13: error: there is no tokenizer 'byts'; did you mean 'bytes'?\n"
-            "r.toml:32:7: error: there is no source 'jsnl'; did you mean 'jsonl'?\n");
+            "r.toml:31:13: error: there is no tokenizer 'byts'; did you mean 'bytes'?\n"
+            "r.toml:33:7: error: there is no source 'jsnl'; did you mean 'jsonl'?\n");
   EXPECT_EQ(errors_of(with_data("[data]\njion = true\n" + kTwo.substr(7))),
-            "r.toml:30:1: error: data has no key 'jion'; did you mean 'join'?\n");
+            "r.toml:31:1: error: data has no key 'jion'; did you mean 'join'?\n");
 }
 TEST(Data, AMixMustNameSourcesWithSharesAboveZero) {
   EXPECT_EQ(errors_of(with_data(kTwo, "{ bokks = 1 }")),
-            "r.toml:29:9: error: there is no source 'bokks'; did you mean 'books'?\n");
+            "r.toml:30:9: error: there is no source 'bokks'; did you mean 'books'?\n");
   EXPECT_EQ(errors_of(with_data(kTwo, "{ zzzzzzzz = 1 }")),
-            "r.toml:29:9: error: there is no source 'zzzzzzzz'; there are: books, web\n");
+            "r.toml:30:9: error: there is no source 'zzzzzzzz'; there are: books, web\n");
   EXPECT_EQ(errors_of(with_data(kTwo, "{ web = 0 }")),
-            "r.toml:29:15: error: the share of 'web' must be above 0 but got 0; leave the source out\n");
+            "r.toml:30:15: error: the share of 'web' must be above 0 but got 0; leave the source out\n");
   EXPECT_EQ(errors_of(with_data(kTwo, "{ web = -1.5, books = inf }")),
-            "r.toml:29:15: error: the share of 'web' must be above 0 but got -1.5; leave the source out\n"
-            "r.toml:29:29: error: the share of 'books' must be above 0 and finite but got inf\n");
-  EXPECT_EQ(errors_of(with_data(kTwo, "{ web = \"all\" }")), "r.toml:29:15: error: 'web' wants float but got string\n");
-  EXPECT_EQ(errors_of(with_data(kTwo, "{}")), "r.toml:29:7: error: 'mix' must name at least one source but is empty\n");
-  EXPECT_EQ(errors_of(with_data(kTwo, "3")), "r.toml:29:7: error: 'mix' wants table but got int\n");
+            "r.toml:30:15: error: the share of 'web' must be above 0 but got -1.5; leave the source out\n"
+            "r.toml:30:29: error: the share of 'books' must be above 0 and finite but got inf\n");
+  EXPECT_EQ(errors_of(with_data(kTwo, "{ web = \"all\" }")), "r.toml:30:15: error: 'web' wants float but got string\n");
+  EXPECT_EQ(errors_of(with_data(kTwo, "{}")), "r.toml:30:7: error: 'mix' must name at least one source but is empty\n");
+  EXPECT_EQ(errors_of(with_data(kTwo, "3")), "r.toml:30:7: error: 'mix' wants table but got int\n");
   EXPECT_EQ(errors_of(with_data("", "{ web = 1 }")),
-            "r.toml:29:7: error: 'mix' names sources but the recipe has no [data.sources.NAME]\n");
+            "r.toml:30:7: error: 'mix' names sources but the recipe has no [data.sources.NAME]\n");
 }
 
 }  // namespace

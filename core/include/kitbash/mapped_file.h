@@ -23,8 +23,8 @@ class MappedFile {
       const int why = errno;
       if (fd >= 0) ::close(fd);
       throw Error(kb::text("'", key, "' must be a file that can be read but ", what, " '", path,
-                               "' failed: ", std::strerror(why)),
-                      KB_IO);
+                           "' failed: ", std::strerror(why)),
+                  KB_IO);
     };
     struct stat s {};
     if (fd < 0) fail("opening");

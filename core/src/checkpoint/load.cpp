@@ -23,8 +23,7 @@ void check_against(const Store& store, const Manifest& m, const std::string& pat
     const TensorRecord& t = *at->second;
     if (!same_shape(make_type(t.dtype, t.shape), e.type) || t.dtype != e.type.dtype)
       kb::fail(where, " must be ", type_text(e.type), " but is ", record_text(t));
-    if (t.life != e.life)
-      kb::fail(where, " must be a ", life_name(e.life), " value but is a ", life_name(t.life), " value");
+    if (t.life != e.life) kb::fail(where, " must have the life ", life_name(e.life), " but has ", life_name(t.life));
     there.erase(at);
   }
   if (!there.empty())

@@ -39,6 +39,8 @@ class Saver {
       std::error_code e;
       if (at.empty() || std::filesystem::is_directory(at, e)) continue;
       check(ops_.make_folder(at), at, "made");
+      const std::string above = std::filesystem::path(at).parent_path().string();
+      check(ops_.sync_folder(above.empty() ? "." : above), above, "synced");
     }
   }
 
@@ -227,7 +229,7 @@ std::string CheckpointFolder::save(const StoreMemory& memory, const CheckpointIn
   };
   afterwards([&] { saver.point_latest(name); });
   afterwards([&] {
-    saver.try_remove_tree(tmp);  // after an exchange: what had this step before
+    if (std::filesystem::exists(tmp)) saver.remove_tree(tmp);  // after an exchange: what had this step before
     std::vector<FolderEntry> older;
     for (const FolderEntry& e : read_folder(folder_)) {
       if (e.step > step) saver.set_aside(e.name);

@@ -1,4 +1,5 @@
 // kitbash: the command line. main only declares the verbs and turns what they throw into sentences and exit codes.
+#include <cstdlib>
 #include <iostream>
 
 #include "base/text.h"
@@ -43,11 +44,15 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "kitbash " KITBASH_VERSION);
   common_options(app, g, true,
                  "kitbash check recipes/quickstart.toml\n\nExit codes: 0 ok, 2 usage or recipe error, 3 run failed");
+  add_train(app, g);
   add_check(app, g);
   add_plan(app, g);
   add_explain(app, g);
   add_components(app, g);
+  add_bench(app, g);
   add_probe(app, g);
+  add_data(app, g);
+  add_checkpoint(app, g);
   CLI::App* plugin = app.add_subcommand("plugin", "look at plugins");
   plugin->require_subcommand(1);
   plugin->footer("Example:\n  kitbash plugin path");
@@ -81,4 +86,8 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace kitbash
 
-int main(int argc, char** argv) { return kitbash::run(argc, argv); }
+int main(int argc, char** argv) {
+  // The thread team waits for its next piece by spinning; by default for milliseconds, which starves whatever else runs here.
+  setenv("GOMP_SPINCOUNT", "20000", 0);
+  return kitbash::run(argc, argv);
+}

@@ -34,12 +34,16 @@ Catalog open_catalog(const Globals& g);
 // Prints the notes of a recipe to stderr, one a line.
 void print_notes(const Recipe& recipe);
 
+void add_bench(CLI::App& app, Globals& g);
 void add_check(CLI::App& app, Globals& g);
+void add_checkpoint(CLI::App& app, Globals& g);
 void add_components(CLI::App& app, Globals& g);
+void add_data(CLI::App& app, Globals& g);
 void add_explain(CLI::App& app, Globals& g);
 void add_plan(CLI::App& app, Globals& g);
 void add_probe(CLI::App& app, Globals& g);
 void add_plugin_inspect(CLI::App& group, Globals& g);
+void add_train(CLI::App& app, Globals& g);
 void add_plugin_path(CLI::App& group, Globals& g);
 
 }  // namespace kitbash

@@ -189,6 +189,15 @@ void Graph::write(ValueId target, ValueId now) {
     kb::fail("'", entry, "' is a ", life_name(life), " value and must not be written in mode ", modes[mode]);
   if (!same_shape(type(target), type(now)) || type(target).dtype != type(now).dtype)
     kb::fail("'", entry, "' is ", type_text(type(target)), " but is written as ", type_text(type(now)));
+  // A value belongs to one entry: what another entry holds is copied, and may change before or after this one does.
+  ValueId shown = now;
+  while (maker(shown).traits() & KB_VIEW) shown = maker(shown).in[0];
+  for (ValueId v : {now, shown})
+    if (auto held = store_name_.find(v); held != store_name_.end() && held->second != entry) {
+      kb::Builder b = builder();
+      now = b.emit("copy", {{&b, now}}).id;
+      break;
+    }
   auto [w, fresh] = write_index_.emplace(entry, writes.size());
   if (fresh) {
     writes.push_back({entry, reads.count(entry) ? reads.at(entry) : target, now, mode == KB_STEP || mode == KB_UPDATE});

@@ -38,8 +38,12 @@ void LanguageModel::guard_and_step(Graph& g, kb::Builder& b) {
   const kb::Value norm = b.sqrt(squares) * inverse, mean = loss * inverse;
   g.output("grad_norm", norm.id);
   g.output("loss", mean.id);
-  // A step counts when something was counted and nothing overflowed.
-  const kb::Value ok = b.is_finite(norm) * b.is_finite(mean) * b.less(b.fill({}, 0), weight);
+  // A step counts when something was counted, nothing overflowed, and no limit is passed; a limit of 0 is none.
+  kb::Value ok = b.is_finite(norm) * b.is_finite(mean) * b.less(b.fill({}, 0), weight);
+  for (const auto& [name, figure] : {std::pair{"loss_limit", mean}, {"norm_limit", norm}}) {
+    const kb::Value limit{&b, g.input(name, make_type(wide, {}))};
+    ok = ok * (1 - b.less(b.fill({}, 0), limit) * b.less(limit, figure));
+  }
   g.output("step_ok", ok.id);
   kb::Value scale = inverse;
   if (const double clip = recipe_.train.clip; clip > 0)

@@ -34,7 +34,7 @@ class LanguageModel {
   std::unique_ptr<Graph> eval(const Bounds& b, const BuildOptions& o);
   // Inputs also past, slot, last [documents] i32. Output: logits.
   std::unique_ptr<Graph> serve(bool decode, const Bounds& b, const BuildOptions& o);
-  // Inputs lr, step (scalars, wide). Outputs step_ok, grad_norm, loss (mean). After micro.
+  // Inputs lr, step, loss_limit, norm_limit (scalars, wide). Outputs step_ok, grad_norm, loss (mean). After micro.
   std::unique_ptr<Graph> apply(const BuildOptions& o);
   // Writes the initial value of every parameter. Before anything runs.
   std::unique_ptr<Graph> init(const BuildOptions& o);

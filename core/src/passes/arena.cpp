@@ -62,6 +62,8 @@ struct Planner {
   std::vector<int32_t> write_of;  // by value: index in writes, or -1
   std::map<std::string, int32_t> store_buffer;
   int32_t end;
+  std::vector<int32_t> run_of;  // by position: index in plan.runs, or -1
+  std::vector<char> early;      // by position: runs before its run, so it must not take a buffer that the run still reads
 
   Planner(const Graph& graph, std::vector<NodeId> order)
       : g(graph),
@@ -127,13 +129,17 @@ struct Planner {
     return b.last <= p;
   }
 
+  // What output o is added to or changed from, in place; 0: nothing.
+  static ValueId old_value(const Node& n, size_t o) {
+    if (!n.base.empty() && n.base[o]) return n.base[o];
+    return !n.alias.empty() && n.alias[o] >= 0 ? n.in[size_t(n.alias[o])] : 0;
+  }
+
   void assign_output(const Node& n, size_t o, int32_t p) {
     const ValueId v = n.out[o];
     const kb_type& t = g.type(v);
     const bool wanted = last_use[v] >= 0 || write_of[v] >= 0;
-    const ValueId from = !n.base.empty() && n.base[o]          ? n.base[o]
-                         : !n.alias.empty() && n.alias[o] >= 0 ? n.in[size_t(n.alias[o])]
-                                                               : 0;
+    const ValueId from = old_value(n, o);
     if (!wanted && !from) return;
     int32_t buffer = -1;
     if (from && may_take(from, v, p)) {
@@ -141,7 +147,7 @@ struct Planner {
     } else if (from) {
       buffer = new_buffer(Buffer::Home::arena, type_bytes(t), p, plan.order[size_t(p)]);
       plan.copies_in.push_back({p, from, v});
-    } else if (n.traits() & KB_POINTWISE) {
+    } else if ((n.traits() & KB_POINTWISE) && !early[size_t(p)]) {
       for (ValueId in : n.in)
         if (in && same_shape(g.type(in), t) && g.type(in).dtype == t.dtype && may_take(in, v, p)) {
           buffer = plan.buffer_of[in];
@@ -174,6 +180,7 @@ struct Planner {
             const ValueId v = n.out[o];
             plan.buffer_of[v] = new_buffer(Buffer::Home::arena, type_bytes(g.type(v)), p, id);
             plan.buffers.back().last = std::max(last_use[v], p);
+            if (const ValueId from = old_value(n, o)) plan.copies_in.push_back({p, from, v});
           }
           taken.push_back(plan.buffer_of[n.out[o]]);
         }
@@ -198,12 +205,49 @@ struct Planner {
                      [](const CopyOut& a, const CopyOut& b) { return a.position < b.position; });
   }
 
+  // All of a run happens at once: what it frees is free after its last position, what it makes exists from its first. Values
+  // that only the run sees live in its scratch.
+  void settle_runs() {
+    run_of.assign(size_t(end) + 1, -1);
+    for (size_t r = 0; r < plan.runs.size(); ++r)
+      for (int32_t p = plan.runs[r].first; p <= plan.runs[r].last; ++p) run_of[size_t(p)] = int32_t(r);
+    std::vector<std::vector<int32_t>> inside(plan.runs.size());
+    for (int32_t i = 0; i < int32_t(plan.buffers.size()); ++i) {
+      Buffer& b = plan.buffers[size_t(i)];
+      if (b.home != Buffer::Home::arena || b.last >= end) continue;
+      const int32_t r = run_of[size_t(b.first)];
+      const bool member = r >= 0 && std::count(plan.runs[size_t(r)].members.begin(), plan.runs[size_t(r)].members.end(), b.first);
+      if (member && b.last <= plan.runs[size_t(r)].last && b.bytes % plan.runs[size_t(r)].rows == 0) {
+        b.home = Buffer::Home::tile;
+        inside[size_t(r)].push_back(i);
+        continue;
+      }
+      if (r >= 0) b.first = plan.runs[size_t(r)].first;
+      if (const int32_t l = run_of[size_t(b.last)]; l >= 0) b.last = plan.runs[size_t(l)].last;
+    }
+    for (size_t r = 0; r < plan.runs.size(); ++r) {
+      FreeList scratch;
+      RowRun& run = plan.runs[r];
+      for (int32_t p = run.first; p <= run.last; ++p) {
+        for (int32_t i : inside[r]) {
+          Buffer& b = plan.buffers[size_t(i)];
+          if (b.first == p) b.offset = scratch.take(b.bytes / run.rows);
+        }
+        for (int32_t i : inside[r]) {
+          const Buffer& b = plan.buffers[size_t(i)];
+          if (b.last == p) scratch.give(b.offset, b.bytes / run.rows);
+        }
+      }
+      run.row_bytes = scratch.top();
+    }
+  }
+
   void offsets(const std::function<int64_t(const Node&)>& workspace) {
     std::vector<std::vector<int32_t>> starts(size_t(end) + 1), ends(size_t(end) + 1);
     FreeList memory;
     for (int32_t i = 0; i < int32_t(plan.buffers.size()); ++i) {
       Buffer& b = plan.buffers[size_t(i)];
-      if (b.home == Buffer::Home::store) continue;
+      if (b.home == Buffer::Home::store || b.home == Buffer::Home::tile) continue;
       if (b.home == Buffer::Home::feed) {  // feeds lie in front, alive throughout
         b.offset = memory.take(rounded(b.bytes));
         plan.feed_bytes += rounded(b.bytes);
@@ -232,11 +276,16 @@ struct Planner {
 }  // namespace
 
 MemoryPlan plan_memory(const Graph& g, std::vector<NodeId> order,
-                       const std::function<int64_t(const Node&)>& workspace) {
+                       const std::function<int64_t(const Node&)>& workspace, std::vector<RowRun> runs) {
   Planner p(g, std::move(order));
+  p.plan.runs = std::move(runs);
+  p.early.assign(p.plan.order.size(), 0);
+  for (const RowRun& r : p.plan.runs)
+    for (int32_t b : r.before) p.early[size_t(b)] = 1;
   p.find_uses();
   p.assign();
   p.copy_out();
+  p.settle_runs();
   p.offsets(workspace);
   return std::move(p.plan);
 }

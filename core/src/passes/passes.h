@@ -1,5 +1,5 @@
 // passes.h: what happens to a graph between building and running, in this order:
-//   build -> (shard) -> differentiate -> recompute -> (fuse) -> fold_adds -> schedule -> arena
+//   build -> (shard) -> differentiate -> recompute -> (fuse) -> fold_adds -> schedule -> row runs -> arena
 // shard and fuse are slots: nothing stands there yet. Each pass is one file with its own test.
 #pragma once
 #include <functional>
@@ -33,8 +33,24 @@ std::vector<NodeId> schedule(const Graph& g, ValueId first = 0);
 // ---- arena
 enum class ArenaMode { planned, separate, poison };
 
+// Consecutive nodes that work on each row of axis 0 alone. They run together, a few rows at a time, so that what passes between
+// them stays in the cache, and what only they see needs no memory beyond a tile.
+struct RowRun {
+  int32_t first = 0, last = 0;      // positions, inclusive
+  int64_t rows = 0;                 // axis 0 of every member's outputs
+  uint32_t extent = 0;              // of every member's outputs
+  std::vector<int32_t> members;     // positions, in order
+  std::vector<int32_t> before;      // positions of small nodes inside that need nothing of the run: they run first
+  int64_t row_bytes = 0;            // scratch that one row needs
+};
+// Which inputs of a row-local node are cut along axis 0; the others are passed whole. Empty: the node is not row-local.
+std::vector<char> row_inputs(const Graph& g, const Node& n);
+// `eligible(node)`: its kernel needs neither plan nor workspace. A run never crosses `barrier` (the position of step_ok).
+std::vector<RowRun> find_row_runs(const Graph& g, const std::vector<NodeId>& order,
+                                  const std::function<bool(const Node&)>& eligible, int32_t barrier);
+
 struct Buffer {
-  enum class Home : uint8_t { arena, store, feed } home = Home::arena;
+  enum class Home : uint8_t { arena, store, feed, tile } home = Home::arena;  // tile: offset within a row's scratch
   int64_t bytes = 0, offset = -1;  // offset: in the arena
   int32_t first = 0, last = 0;     // positions in the order at which it is live, both inclusive
   std::string entry;               // store: its name
@@ -56,10 +72,12 @@ struct MemoryPlan {
   std::vector<int64_t> workspace_offset;  // by position; -1: none
   std::vector<CopyIn> copies_in;
   std::vector<CopyOut> copies_out;
+  std::vector<RowRun> runs;
   int64_t arena_bytes = 0;  // feeds, transient values and workspaces
   int64_t feed_bytes = 0, peak_workspace = 0;
 };
 // `workspace(node)`: bytes the node's kernel asks for. Bytes are shared only between values that are never live together.
-MemoryPlan plan_memory(const Graph& g, std::vector<NodeId> order, const std::function<int64_t(const Node&)>& workspace);
+MemoryPlan plan_memory(const Graph& g, std::vector<NodeId> order, const std::function<int64_t(const Node&)>& workspace,
+                       std::vector<RowRun> runs = {});
 
 }  // namespace kitbash

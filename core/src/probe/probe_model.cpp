@@ -85,8 +85,9 @@ std::vector<std::string> probe_model(const ProbeRequest& r, Catalog catalog) {
       result.add(e.name, t, g.data());
     }
   if (apply) {  // a rate of 0: what changes is what components update themselves
-    fill_elements(apply->input("lr"), o.compute == KB_F64 ? KB_F64 : KB_F32, 1, 0);
-    fill_elements(apply->input("step"), o.compute == KB_F64 ? KB_F64 : KB_F32, 1, 1);
+    const uint32_t wide = o.compute == KB_F64 ? KB_F64 : KB_F32;
+    for (const char* name : {"lr", "loss_limit", "norm_limit"}) fill_elements(apply->input(name), wide, 1, 0);
+    fill_elements(apply->input("step"), wide, 1, 1);
     apply->run();
   }
   for (const StoreEntry& e : model.store.entries())

@@ -68,6 +68,12 @@ std::vector<KeyTable> declare() {
                .one_of({"none", "block"}),
            Key("clip", "float", "bound of the global gradient norm; 0: off").is(1.0).in(0, kOpen),
            Key("deterministic", "bool", "same threads: same bits").is(true),
+           Key("checkpoint_every", "int", "steps between checkpoints; 0: only at the end of a stage and on a signal")
+               .is(int64_t(0))
+               .in(0, kMany),
+           Key("keep", "int", "newest checkpoints that stay").is(int64_t(3)).in(1, 1000),
+           Key("log_every", "int", "steps between two lines of the log").is(int64_t(20)).in(1, kMany),
+           Key("eval_tokens", "int", "held-out tokens read at the end of a stage; 0: all").is(int64_t(0)).in(0, kMany),
        }},
       {"data",
        "data",

@@ -26,7 +26,9 @@ Recipe load_recipe(const std::string& path, const std::vector<std::string>& set,
   const RecipeNode none = RecipeNode::table_at({}, 0);
   if (!v.given("train") || v.has("train")) {
     const Values t("train", v.given("train") ? *root.find("train") : none, faults);
-    r.train = {t.integer("seed"), t.text("compute"), t.text("recompute"), t.real("clip"), t.boolean("deterministic")};
+    r.train = {t.integer("seed"), t.text("compute"),          t.text("recompute"),
+               t.real("clip"),    t.boolean("deterministic"), t.integer("checkpoint_every"),
+               t.integer("keep"), t.integer("log_every"),     t.integer("eval_tokens")};
   }
   if (const RecipeNode* o = root.find("optimizer")) {
     const size_t before = faults.count();

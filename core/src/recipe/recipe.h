@@ -59,6 +59,10 @@ struct TrainConfig {
   std::string recompute = "none";  // none, block
   double clip = 1.0;               // of the global gradient norm; 0: off
   bool deterministic = true;
+  int64_t checkpoint_every = 0;  // steps; 0: at the end of a stage and on a signal
+  int64_t keep = 3;              // newest checkpoints that stay
+  int64_t log_every = 20;        // steps
+  int64_t eval_tokens = 0;       // held-out tokens read at the end of a stage; 0: all
 };
 
 // [data]: tokenizer, and sources by name. A recipe without it can be checked and planned, not trained: no tokenizer then.

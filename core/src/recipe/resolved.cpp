@@ -89,7 +89,9 @@ std::string resolved_text(const Recipe& r) {
   }
   s += component("optimizer", *r.optimizer);
   s += "\n[train]\n" + line("seed", r.train.seed) + line("compute", r.train.compute) +
-       line("recompute", r.train.recompute) + line("clip", r.train.clip) + line("deterministic", r.train.deterministic);
+       line("recompute", r.train.recompute) + line("clip", r.train.clip) +
+       line("deterministic", r.train.deterministic) + line("checkpoint_every", r.train.checkpoint_every) +
+       line("keep", r.train.keep) + line("log_every", r.train.log_every) + line("eval_tokens", r.train.eval_tokens);
   if (r.data.tokenizer) {
     s += "\n[data]\n" + line("join", r.data.join) + component("data.tokenizer", *r.data.tokenizer);
     for (const auto& [name, source] : r.data.sources) s += component("data.sources." + key(name), *source);

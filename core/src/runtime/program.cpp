@@ -23,7 +23,7 @@ struct Program::Launch {
   std::vector<Tail> tails;
 };
 
-Program::Program(std::unique_ptr<Graph> g, Device& device, ArenaMode mode)
+Program::Program(std::unique_ptr<Graph> g, Device& device, ArenaMode mode, bool by_rows)
     : graph_(std::move(g)), device_(device), mode_(mode) {
   Graph& graph = *graph_;
   fold_adds(graph, [&](const Node& n, uint32_t o) { return can_accumulate(n, o, device.registry(), device.kind()); });
@@ -42,8 +42,15 @@ Program::Program(std::unique_ptr<Graph> g, Device& device, ArenaMode mode)
     const NodeCall c(graph, n, &device.table());
     if (choices_.back().kernel->workspace) workspace[id] = int64_t(choices_.back().kernel->workspace(&c.call));
   }
-  plan_ =
-      plan_memory(graph, std::move(order), [&](const Node& n) { return workspace[size_t(&n - graph.nodes.data())]; });
+  std::vector<RowRun> runs;
+  if (by_rows) {
+    std::vector<char> eligible(graph.nodes.size(), 0);
+    for (size_t p = 0; p < order.size(); ++p)
+      if (const kb_kernel* k = choices_[p].kernel) eligible[order[p]] = !k->prepare && !k->workspace;
+    runs = find_row_runs(graph, order, [&](const Node& n) { return eligible[size_t(&n - graph.nodes.data())] != 0; }, decide_at_);
+  }
+  plan_ = plan_memory(
+      graph, std::move(order), [&](const Node& n) { return workspace[size_t(&n - graph.nodes.data())]; }, std::move(runs));
   extents_.assign(graph.extents.size(), 0);
   for (const ValueInfo& v : graph.values)
     if (v.type.extent) extents_[v.type.extent] = std::max(extents_[v.type.extent], int32_t(v.type.shape[0]));
@@ -72,7 +79,9 @@ char* Program::own_block(int64_t bytes) {
 void Program::bind(Arena& arena, StoreMemory& store) {
   store_ = &store;
   for (const Buffer& b : plan_.buffers) {
-    if (b.home == Buffer::Home::store) {
+    if (b.home == Buffer::Home::tile) {
+      buffer_at_.push_back(nullptr);
+    } else if (b.home == Buffer::Home::store) {
       buffer_at_.push_back(store.at(b.entry));
     } else if (mode_ == ArenaMode::separate) {
       buffer_at_.push_back(own_block(b.bytes));
@@ -110,6 +119,34 @@ void Program::bind(Arena& arena, StoreMemory& store) {
                         uint32_t(rc));
     launches_.push_back(std::move(l));
   }
+  launch_at_.assign(plan_.order.size(), -1);
+  for (size_t i = 0; i < launches_.size(); ++i) launch_at_[size_t(launches_[i].position)] = int32_t(i);
+  for (const RowRun& r : plan_.runs) prepare_run(r);
+}
+
+void Program::prepare_run(const RowRun& run) {
+  const Graph& g = *graph_;
+  row_execs_.push_back(std::make_unique<RowExec>(g, run, device_.table()));
+  for (int32_t p : run.members) {
+    const Launch& l = launches_[size_t(launch_at_[size_t(p)])];
+    const Node& n = g.nodes[l.node];
+    const std::vector<char> cut = row_inputs(g, n);
+    auto operand = [&](ValueId v, bool rows) {
+      RowExec::Operand o;
+      o.data = address(v);
+      if (v && rows) o.row_bytes = type_bytes(g.type(v)) / run.rows;
+      const int32_t b = v ? plan_.buffer_of[v] : -1;
+      if (b >= 0 && plan_.buffers[size_t(b)].home == Buffer::Home::tile) o.tile = plan_.buffers[size_t(b)].offset;
+      return o;
+    };
+    RowExec::Member m;
+    m.node = &n, m.kernel = l.kernel;
+    m.in = l.call.in, m.out = l.call.out;
+    for (size_t i = 0; i < n.in.size(); ++i) m.in_at.push_back(operand(n.in[i], cut[i] != 0));
+    for (ValueId v : n.out) m.out_at.push_back(operand(v, true));
+    row_execs_.back()->add(std::move(m));
+  }
+  row_execs_.back()->finish();
 }
 
 void* Program::input(const std::string& name) {
@@ -172,36 +209,56 @@ std::optional<std::string> Program::check_outputs(const Launch& l, Check check) 
   return std::nullopt;
 }
 
+void Program::clear_tails(const Launch& l) const {
+  for (const auto& t : l.tails)
+    if (const int64_t rows = extents_[t.extent]; rows < t.rows)
+      std::memset(t.data + rows * t.row_bytes, 0, size_t((t.rows - rows) * t.row_bytes));
+}
+
+void Program::launch(Launch& l) {
+  kb_error e{};
+  if (int rc = l.kernel->launch(l.plan, &l.call.call, &e))
+    throw kb::Error(graph_->describe(graph_->nodes[l.node]) + ": " + e.message, uint32_t(rc));
+  clear_tails(l);
+}
+
 std::optional<std::string> Program::run(Check check) {
+  if (check != Check::none && !plan_.runs.empty()) kb::fail("[", graph_->name, "] a checked run needs a program without row runs");
   std::optional<std::string> bad;
   bool ok = true;
-  size_t in = 0, out = 0, launch = 0;
+  size_t in = 0, out = 0, run = 0;
   using clock = std::chrono::steady_clock;
   if (mode_ == ArenaMode::poison) poison(-1);
-  for (int32_t p = 0; p < int32_t(plan_.order.size()) && ok; ++p) {
+  const auto end = int32_t(plan_.order.size());
+  for (int32_t p = 0; p < end && ok; ++p) {
     const auto start = timing_ ? clock::now() : clock::time_point{};
+    const int32_t first = p;
     for (; in < plan_.copies_in.size() && plan_.copies_in[in].position == p; ++in)
       if (char* to = address(plan_.copies_in[in].to))
         std::memcpy(to, address(plan_.copies_in[in].from), size_t(type_bytes(graph_->type(plan_.copies_in[in].to))));
-    if (launch < launches_.size() && launches_[launch].position == p) {
-      Launch& l = launches_[launch++];
-      kb_error e{};
-      if (int rc = l.kernel->launch(l.plan, &l.call.call, &e))
-        throw kb::Error(graph_->describe(graph_->nodes[l.node]) + ": " + e.message, uint32_t(rc));
-      for (const auto& t : l.tails)
-        if (const int64_t rows = extents_[t.extent]; rows < t.rows)
-          std::memset(t.data + rows * t.row_bytes, 0, size_t((t.rows - rows) * t.row_bytes));
+    if (run < row_execs_.size() && row_execs_[run]->run().first == p) {
+      const RowRun& r = row_execs_[run]->run();
+      for (int32_t b : r.before) launch(launches_[size_t(launch_at_[size_t(b)])]);
+      row_execs_[run]->launch(r.extent ? std::min<int64_t>(r.rows, extents_[r.extent]) : r.rows);
+      for (int32_t m : r.members) clear_tails(launches_[size_t(launch_at_[size_t(m)])]);
+      p = r.last;
+      ++run;
+    } else if (launch_at_[size_t(p)] >= 0) {
+      Launch& l = launches_[size_t(launch_at_[size_t(p)])];
+      launch(l);
       if (check != Check::none && !bad) bad = check_outputs(l, check);
     }
-    for (; out < plan_.copies_out.size() && plan_.copies_out[out].position == p; ++out) {
+    for (; out < plan_.copies_out.size() && plan_.copies_out[out].position <= p; ++out) {
       const Write& w = graph_->writes[plan_.copies_out[out].write];
-      if (decide_at_ >= 0 && p < decide_at_)
-        kb::fail("[", graph_->name, "] '", w.name, "' is written before step_ok is known");
+      if (decide_at_ >= 0 && p < decide_at_) kb::fail("[", graph_->name, "] '", w.name, "' is written before step_ok is known");
       std::memcpy(store_->at(w.name), address(w.value), size_t(type_bytes(graph_->type(w.value))));
     }
     if (p == decide_at_) ok = scalar("step_ok") != 0;
     if (mode_ == ArenaMode::poison) poison(p);
-    if (timing_) seconds_[size_t(p)] += std::chrono::duration<double>(clock::now() - start).count();
+    if (timing_) {  // a run's time is shared out over its members
+      const double each = std::chrono::duration<double>(clock::now() - start).count() / double(p - first + 1);
+      for (int32_t q = first; q <= p; ++q) seconds_[size_t(q)] += each;
+    }
   }
   for (const std::string& name : graph_->resets) store_->fill(name);
   return bad;

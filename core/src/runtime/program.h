@@ -9,6 +9,7 @@
 #include "passes/passes.h"
 #include "runtime/kernels.h"
 #include "runtime/memory.h"
+#include "runtime/row_exec.h"
 
 namespace kitbash {
 
@@ -18,7 +19,8 @@ enum class Check { none, finite, range };
 class Program {
  public:
   // Runs fold_adds, schedule and the arena on the graph. An output named "step_ok" guards the writes of apply.
-  Program(std::unique_ptr<Graph> g, Device& device, ArenaMode mode);
+  // Row runs are executed tile by tile; without them (`by_rows` false) every node is run whole and can be checked.
+  Program(std::unique_ptr<Graph> g, Device& device, ArenaMode mode, bool by_rows = true);
   Program(const Program&) = delete;
   ~Program();
 
@@ -28,7 +30,7 @@ class Program {
 
   void* input(const std::string& name);  // memory of an input at its bounds; throws for an unknown name
   void set_extent(const std::string& name, int32_t rows);
-  // Runs everything. With a check, returns the description of the first node whose output fails it.
+  // Runs everything. With a check, returns the description of the first node whose output fails it (not with row runs).
   std::optional<std::string> run(Check check = Check::none);
   const void* output(const std::string& name) const;  // valid until the next run of a program in the same arena
   double scalar(const std::string& name) const;       // of an output or report
@@ -46,6 +48,9 @@ class Program {
   struct Launch;
   char* address(ValueId v) const;
   void poison(int32_t position);
+  void prepare_run(const RowRun& run);
+  void launch(Launch& l);
+  void clear_tails(const Launch& l) const;
   std::optional<std::string> check_outputs(const Launch& l, Check check) const;
 
   std::unique_ptr<Graph> graph_;
@@ -54,6 +59,8 @@ class Program {
   MemoryPlan plan_;
   std::vector<Choice> choices_;
   std::vector<Launch> launches_;
+  std::vector<std::unique_ptr<RowExec>> row_execs_;  // by run
+  std::vector<int32_t> launch_at_;                   // by position: index in launches_, or -1
   std::vector<int32_t> extents_;
   struct Free {
     void operator()(char* p) const { std::free(p); }

@@ -1,0 +1,60 @@
+// bench: tokens a second of a recipe here, against the ideal of its matrix products, and where the time goes.
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/verb.h"
+#include "kitbash/error.h"
+#include "ops/ops.h"
+#include "train/bench.h"
+
+namespace kitbash {
+namespace {
+
+void run(Globals& g, const std::string& path, const std::vector<std::string>& set, const std::string& stage, int steps, int threads) {
+  now_seconds();
+  Registry registry(open_catalog(g));
+  register_base_ops(registry);
+  const Recipe recipe = load_recipe(path, set, registry.catalog());
+  print_notes(recipe);
+  if (steps < 1) kb::fail("[bench] --steps must be at least 1 but got ", steps);
+  Session session(recipe, registry, threads, ArenaMode::planned);
+  g.accepted = true;
+  nlohmann::json all = nlohmann::json::array();
+  for (const StageConfig& s : recipe.curriculum) {
+    if (!stage.empty() && s.name != stage) continue;
+    const BenchResult r = bench_stage(session, recipe, s, steps);
+    if (!g.json) std::cout << bench_text(r) << std::flush;
+    nlohmann::json j = {{"stage", r.stage},
+                        {"context", r.context},
+                        {"tokens_per_second", r.tokens_per_second},
+                        {"ideal_tokens_per_second", r.ideal_tokens_per_second},
+                        {"machine_gflops", r.machine_gflops},
+                        {"product_flops_per_token", r.product_flops},
+                        {"product_share", r.product_share},
+                        {"start_seconds", r.start_seconds}};
+    for (const NodeTime& n : r.slowest)
+      j["slowest"].push_back({{"where", n.where}, {"op", n.op}, {"kernel", n.kernel}, {"seconds", n.seconds}, {"share", n.share}});
+    all.push_back(j);
+  }
+  if (all.empty()) kb::fail("[bench] the recipe has no stage '", stage, "'");
+  if (g.json) std::cout << nlohmann::json{{"stages", all}}.dump(2) << "\n";
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Globals& g) {
+  CLI::App* verb = app.add_subcommand("bench", "tokens a second of a recipe, its ideal, and the slowest nodes");
+  auto path = std::make_shared<std::string>(), stage = std::make_shared<std::string>();
+  auto set = std::make_shared<std::vector<std::string>>();
+  auto steps = std::make_shared<int>(10), threads = std::make_shared<int>(0);
+  verb->add_option("recipe", *path, "the recipe, a TOML file")->required()->type_name("FILE");
+  verb->add_option("--set", *set, "replace a key; repeatable")->type_name("KEY=VALUE")->take_all();
+  verb->add_option("--stage", *stage, "only this stage")->type_name("NAME");
+  verb->add_option("--steps", *steps, "timed steps")->type_name("N");
+  verb->add_option("--threads", *threads, "of the cpu; 0: all cores")->type_name("N");
+  common_options(*verb, g, true, "kitbash bench recipes/quickstart.toml --stage 512");
+  verb->callback([=, &g] { run(g, *path, *set, *stage, *steps, *threads); });
+}
+
+}  // namespace kitbash

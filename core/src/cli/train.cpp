@@ -1,0 +1,59 @@
+// train: a recipe from its first token to its last.
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/verb.h"
+#include "kitbash/error.h"
+#include "ops/ops.h"
+#include "probe/probe_model.h"
+#include "train/trainer.h"
+
+namespace kitbash {
+namespace {
+
+constexpr int kExitPreempted = 75;
+
+struct Arguments {
+  std::string recipe, arena = "planned";
+  std::vector<std::string> set;
+  TrainOptions options;
+};
+
+void run(Globals& g, Arguments& a) {
+  Registry registry(open_catalog(g));
+  register_base_ops(registry);
+  const Recipe recipe = load_recipe(a.recipe, a.set, registry.catalog());
+  print_notes(recipe);
+  TrainOptions o = a.options;
+  o.json = g.json;
+  o.arena = probe_arena(a.arena);
+  if (o.run.empty()) o.run = "runs/" + recipe.name;
+  o.command = "kitbash train " + a.recipe + " --run " + o.run + " --resume";
+  for (const std::string& s : a.set) o.command += " --set '" + s + "'";
+  catch_signals();
+  Trainer trainer(recipe, registry, o);
+  g.accepted = true;
+  const TrainEnd end = trainer.run();
+  if (!g.json && !trainer.results().empty()) std::cout << "\n" << results_table(trainer.results());
+  if (!g.json && end == TrainEnd::done) std::cout << "checkpoint: " << trainer.last_checkpoint() << "\n";
+  g.exit_code = end == TrainEnd::done ? 0 : end == TrainEnd::preempted ? kExitPreempted : kExitFailed;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Globals& g) {
+  CLI::App* verb = app.add_subcommand("train", "train a recipe; --resume continues it");
+  auto a = std::make_shared<Arguments>();
+  verb->add_option("recipe", a->recipe, "the recipe, a TOML file")->required()->type_name("FILE");
+  verb->add_option("--set", a->set, "replace a key; repeatable")->type_name("KEY=VALUE")->take_all();
+  verb->add_option("--run", a->options.run, "folder of the run; default runs/NAME")->type_name("FOLDER");
+  verb->add_flag("--resume", a->options.resume, "continue from the newest good checkpoint of the run");
+  verb->add_option("--stop-after", a->options.stop_after, "save and stop after this many steps, exit code 75")->type_name("STEPS");
+  verb->add_option("--threads", a->options.threads, "of the cpu; 0: all cores")->type_name("N");
+  verb->add_option("--arena", a->arena, "planned, separate or poison")->type_name("MODE");
+  common_options(*verb, g, true, "kitbash train recipes/quickstart.toml\n\nExit codes: 0 ok, 2 usage or recipe error, 3 run failed, 75 stopped: run again with --resume");
+  verb->callback([&g, a] { run(g, *a); });
+}
+
+}  // namespace kitbash

@@ -1,0 +1,155 @@
+#include "train/bench.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include "base/number.h"
+#include "base/table.h"
+#include "kitbash/op.h"
+#include "train/feed.h"
+
+namespace kitbash {
+
+namespace {
+
+bool is_product(const std::string& op) {
+  static const std::set<std::string> ops{"matmul", "grouped_linear", "grouped_outer", "attention", "attention_backward", "kda",
+                                         "kda_backward"};
+  return ops.count(op) > 0;
+}
+
+double node_flops(const Graph& g, const Node& n) {
+  const NodeCall c(g, n, nullptr);
+  kb_cost cost{KB_STRUCT_SIZE(kb_cost, bytes), 0, -1};
+  kb_error e{};
+  return n.op->table->cost && !n.op->table->cost(&c.call, &cost, &e) ? cost.flops : 0;
+}
+
+MicroBatch random_batch(const StageConfig& s, int64_t vocab, uint64_t seed) {
+  MicroBatch b;
+  std::mt19937_64 r(seed);
+  b.cu.push_back(0);
+  while (b.used < s.micro_tokens && b.documents < s.max_documents) {
+    const int64_t n = std::min(s.context, s.micro_tokens - b.used);
+    for (int64_t i = 0; i < n; ++i) {
+      b.tokens.push_back(int32_t(r() % uint64_t(vocab)));
+      b.target.push_back(int32_t(r() % uint64_t(vocab)));
+      b.weight.push_back(1);
+    }
+    b.used += n, ++b.documents;
+    b.cu.push_back(int32_t(b.used));
+  }
+  b.counted = b.bytes = b.used;
+  return b;
+}
+
+std::string percent(double v) {
+  char t[16];
+  std::snprintf(t, sizeof t, "%.1f %%", 100 * v);
+  return t;
+}
+
+}  // namespace
+
+double machine_gflops(Registry& registry, Device& device) {
+  constexpr int64_t n = 512;
+  Store store;
+  GraphOptions o;
+  auto g = std::make_unique<Graph>("ceiling", o, registry, store);
+  kb::Builder b = g->builder();
+  const kb::Value a{&b, g->input("a", make_type(KB_F32, {n, n}))}, c{&b, g->input("b", make_type(KB_F32, {n, n}))};
+  g->output("c", b.linear(a, c).id);
+  Program p(std::move(g), device, ArenaMode::planned);
+  Arena arena;
+  p.reserve(arena);
+  StoreMemory memory(store);
+  p.bind(arena, memory);
+  std::vector<double> seconds;
+  for (int i = 0; i < 40; ++i) {
+    const double start = now_seconds();
+    p.run();
+    seconds.push_back(now_seconds() - start);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + 20, seconds.end());
+  return 2e-9 * double(n * n * n) / seconds[20];
+}
+
+BenchResult bench_stage(Session& s, const Recipe& recipe, const StageConfig& stage, int steps) {
+  s.enter_stage(stage);
+  s.init_parameters();
+  BenchResult r;
+  r.stage = stage.name, r.context = stage.context, r.batch_tokens = stage.batch_tokens;
+  std::vector<double> seconds;
+  for (int i = -2; i < steps; ++i) {
+    if (i == 0) s.micro().time_nodes(true), s.apply().time_nodes(true);
+    const double start = now_seconds();
+    for (int64_t m = 0; m < stage.batch_tokens / stage.micro_tokens; ++m) {
+      feed_batch(s.micro(), random_batch(stage, recipe.model.vocab, uint64_t(i * 131 + m)));
+      s.micro().run();
+    }
+    feed_scalar(s.apply(), "lr", stage.lr * 0.01);
+    feed_scalar(s.apply(), "step", i + 3);
+    s.apply().run();
+    if (i == -2) r.start_seconds = now_seconds();
+    if (i >= 0) seconds.push_back(now_seconds() - start);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  const double step = seconds[seconds.size() / 2];
+  r.tokens_per_second = double(stage.batch_tokens) / step;
+
+  std::map<std::pair<std::string, std::string>, NodeTime> by_place;
+  double total = 0, products = 0;
+  for (Program* p : {&s.micro(), &s.apply()})
+    for (size_t i = 0; i < p->plan().order.size(); ++i) {
+      const Node& n = p->graph().nodes[p->plan().order[i]];
+      if (n.kind != NodeKind::op) continue;
+      const double t = p->seconds()[i] / steps;
+      const double f = p == &s.micro() ? node_flops(p->graph(), n) * double(stage.batch_tokens / stage.micro_tokens) : 0;
+      total += t;
+      if (is_product(n.op->name)) products += t, r.product_flops += f / double(stage.batch_tokens);
+      std::string where = p->graph().where_text(n);
+      if (const size_t dot = where.find('.'); where.compare(0, 7, "layers.") == 0 && dot != std::string::npos)
+        where = "layers.*" + where.substr(where.find_first_not_of("0123456789", 7));
+      if (const size_t line = where.find(", "); line != std::string::npos) where = where.substr(0, line) + ")";
+      NodeTime& x = by_place[{where + (n.phase == Phase::backward ? " backward" : ""), n.op->name}];
+      x.where = where + (n.phase == Phase::backward ? " backward" : n.phase == Phase::recompute ? " recompute" : "");
+      x.op = n.op->name;
+      if (p->choices()[i].kernel) x.kernel = p->choices()[i].kernel->name;
+      x.seconds += t;
+      x.gflops += f * 1e-9;
+    }
+  r.product_share = total > 0 ? products / total : 0;
+  for (auto& [key, x] : by_place) {
+    x.share = x.seconds / total;
+    x.gflops = is_product(x.op) && x.seconds > 0 ? x.gflops / x.seconds : 0;
+    r.slowest.push_back(x);
+  }
+  std::sort(r.slowest.begin(), r.slowest.end(), [](const NodeTime& a, const NodeTime& b) { return a.seconds > b.seconds; });
+  r.slowest.resize(std::min<size_t>(10, r.slowest.size()));
+  r.machine_gflops = machine_gflops(s.model().registry(), s.device());
+  r.ideal_tokens_per_second = r.machine_gflops * 1e9 / r.product_flops;
+  return r;
+}
+
+std::string bench_text(const BenchResult& r) {
+  char line[400];
+  std::snprintf(line, sizeof line,
+                "stage %s, context %lld, %lld tokens a step\n"
+                "  %.0f tokens/s (median); first step done %.2f s after the start\n"
+                "  matrix products: %s FLOP a token, %s of the time; this machine: %.0f GFLOP/s (512 x 512 x 512)\n"
+                "  ideal of the products alone: %.0f tokens/s; reached: %s\n",
+                r.stage.c_str(), (long long)r.context, (long long)r.batch_tokens, r.tokens_per_second, r.start_seconds,
+                human_count(r.product_flops).c_str(), percent(r.product_share).c_str(), r.machine_gflops,
+                r.ideal_tokens_per_second, percent(r.tokens_per_second / r.ideal_tokens_per_second).c_str());
+  Table t({"slowest", "op", "kernel", "ms a step", "share", "GFLOP/s"}, "lllrrr");
+  for (const NodeTime& x : r.slowest) {
+    char ms[32];
+    std::snprintf(ms, sizeof ms, "%.2f", 1e3 * x.seconds);
+    t.row({x.where, x.op, x.kernel, ms, percent(x.share), x.gflops > 0 ? std::to_string(int(x.gflops)) : ""});
+  }
+  return line + t.text("  ");
+}
+
+}  // namespace kitbash

@@ -1,0 +1,98 @@
+#include "train/session.h"
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+
+#include "kitbash/error.h"
+#include "report/plan.h"
+#include "train/feed.h"
+
+namespace kitbash {
+
+Session::Session(const Recipe& recipe, Registry& registry, int threads, ArenaMode arena)
+    : recipe_(recipe),
+      device_(registry, KB_CPU, threads),
+      model_(recipe, registry),
+      tokenizer_(recipe.data.tokenizer ? *recipe.data.tokenizer
+                                       : throw kb::Error("[train] the recipe must have a [data] table with a tokenizer"),
+                 registry),
+      mode_(arena) {
+  if (recipe.train.compute != "f32")
+    kb::fail("[train] train.compute must be f32 on the cpu but got ", recipe.train.compute);
+  if (tokenizer_.vocab() > recipe.model.vocab)
+    kb::fail("[train] model.vocab must be at least ", tokenizer_.vocab(), " for this tokenizer but got ", recipe.model.vocab);
+}
+
+BuildOptions Session::options() const {
+  BuildOptions o;
+  o.compute = compute_dtype(recipe_);
+  o.recompute = recipe_.train.recompute == "block";
+  return o;
+}
+
+void Session::enter_stage(const StageConfig& s) {
+  Bounds b;
+  b.tokens = s.micro_tokens, b.documents = s.max_documents;
+  micro_.reset(), apply_.reset(), eval_.reset(), arena_.reset();
+  micro_ = std::make_unique<Program>(model_.micro(b, options()), device_, mode_);
+  apply_ = std::make_unique<Program>(model_.apply(options()), device_, mode_);
+  eval_ = std::make_unique<Program>(model_.eval(b, options()), device_, mode_);
+  if (!memory_) memory_ = std::make_unique<StoreMemory>(model_.store);
+  memory_->allocate();
+  arena_ = std::make_unique<Arena>();
+  for (Program* p : {micro_.get(), apply_.get(), eval_.get()}) p->reserve(*arena_);
+  for (Program* p : {micro_.get(), apply_.get(), eval_.get()}) p->bind(*arena_, *memory_);
+}
+
+void Session::init_parameters() {
+  Program init(model_.init(options()), device_, mode_);
+  Arena arena;
+  init.reserve(arena);
+  memory_->allocate();
+  init.bind(arena, *memory_);
+  init.run();
+}
+
+int64_t Session::planned_bytes() const { return memory_->bytes() + arena_->bytes(); }
+
+Evaluation evaluate(Session& s, const Recipe& recipe, const StageConfig& stage, int64_t limit) {
+  StreamOptions o;
+  o.split = "held_out";
+  o.seed = uint64_t(recipe.train.seed);
+  o.context = stage.context, o.micro_tokens = stage.micro_tokens, o.max_documents = stage.max_documents;
+  DataStream stream(recipe.data, s.model().registry(), s.tokenizer(), o);
+  double nats = 0, weight = 0;
+  Evaluation e;
+  while (limit == 0 || e.tokens < limit) {
+    const MicroBatch b = stream.next();
+    if (b.used == 0) break;
+    feed_batch(s.eval(), b);
+    s.eval().run();
+    nats += s.eval().scalar("loss");
+    weight += s.eval().scalar("weight");
+    e.tokens += b.counted;
+    e.bytes += b.bytes;
+  }
+  if (weight > 0) e.loss = nats / weight;
+  if (e.bytes > 0) e.bits_per_byte = nats / std::log(2.0) / double(e.bytes);
+  return e;
+}
+
+double now_seconds() {
+  static const auto start = std::chrono::steady_clock::now();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+namespace {
+int64_t status_bytes(const std::string& key) {
+  std::ifstream f("/proc/self/status");
+  for (std::string line; std::getline(f, line);)
+    if (line.compare(0, key.size(), key) == 0) return std::strtoll(line.c_str() + key.size() + 1, nullptr, 10) * 1024;
+  return 0;
+}
+}  // namespace
+int64_t resident_bytes() { return status_bytes("VmRSS"); }
+int64_t peak_resident_bytes() { return status_bytes("VmHWM"); }
+
+}  // namespace kitbash

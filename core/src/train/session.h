@@ -1,0 +1,56 @@
+// session.h: a recipe made ready to run on one device: model, store, and the programs of a stage.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/stream.h"
+#include "model/language_model.h"
+#include "runtime/device.h"
+#include "runtime/program.h"
+
+namespace kitbash {
+
+class Session {
+ public:
+  Session(const Recipe& recipe, Registry& registry, int threads, ArenaMode arena);
+
+  // Replaces the programs by those of the stage. The store and what is in it stay.
+  void enter_stage(const StageConfig& s);
+  void init_parameters();  // from the recipe's seed
+
+  Program& micro() { return *micro_; }
+  Program& apply() { return *apply_; }
+  Program& eval() { return *eval_; }
+  StoreMemory& memory() { return *memory_; }
+  LanguageModel& model() { return model_; }
+  Device& device() { return device_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  int64_t planned_bytes() const;  // store and arena of the stage
+
+ private:
+  BuildOptions options() const;
+  const Recipe& recipe_;
+  Device device_;
+  LanguageModel model_;
+  Tokenizer tokenizer_;
+  ArenaMode mode_;
+  std::unique_ptr<StoreMemory> memory_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Program> micro_, apply_, eval_;
+};
+
+struct Evaluation {
+  double loss = 0;           // nats a counted token
+  double bits_per_byte = 0;  // all counted nats over the bytes of the text
+  int64_t tokens = 0, bytes = 0;
+};
+// Over the held-out split, once through or up to `limit` tokens (0: all). Changes nothing in the store.
+Evaluation evaluate(Session& s, const Recipe& recipe, const StageConfig& stage, int64_t limit);
+
+// Seconds since the first call.
+double now_seconds();
+int64_t resident_bytes();       // VmRSS
+int64_t peak_resident_bytes();  // VmHWM
+
+}  // namespace kitbash

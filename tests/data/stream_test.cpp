@@ -1,0 +1,260 @@
+// The stream of micro-batches: what is in it, and that any position brings back the rest.
+#include "data/stream.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "kitbash/error.h"
+
+namespace kitbash {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr int32_t kBos = 256, kEos = 257;
+
+struct Data {
+  fs::path folder = fs::temp_directory_path() / kb::text("kitbash-stream-", getpid());
+  Registry registry{Catalog::discover({KITBASH_PLUGINS})};
+  DataConfig config;
+  std::unique_ptr<Tokenizer> tokenizer;
+
+  Data() {
+    fs::create_directories(folder);
+    config.tokenizer = load_component("tokenizer", "bytes", "", {}, registry.catalog());
+    tokenizer = std::make_unique<Tokenizer>(*config.tokenizer, registry);
+  }
+  ~Data() { fs::remove_all(folder); }
+  void source(const std::string& name, const std::vector<std::string>& texts,
+              const std::vector<std::string>& held_out = {}) {
+    const auto write = [&](const std::string& file, const std::vector<std::string>& lines) {
+      std::ofstream f(folder / file);
+      for (const auto& t : lines) f << "{\"text\": \"" << t << "\"}\n";
+      return (folder / file).string();
+    };
+    std::vector<std::string> set{"path=" + write(name + ".train", texts)};
+    if (!held_out.empty()) set.push_back("held_out=" + write(name + ".held", held_out));
+    config.sources[name] = load_component("source", "jsonl", "", set, registry.catalog());
+  }
+  DataStream open(const StreamOptions& o) { return DataStream(config, registry, *tokenizer, o); }
+};
+
+std::vector<std::string> words(int n, char letter, int longest) {
+  std::vector<std::string> r;
+  for (int i = 0; i < n; ++i) r.push_back(kb::text(letter, i, std::string(size_t(i * 7 % longest), letter)));
+  return r;
+}
+StreamOptions options(int64_t context, int64_t micro, int64_t documents = 1000) {
+  StreamOptions o;
+  o.seed = 11, o.context = context, o.micro_tokens = micro, o.max_documents = documents;
+  return o;
+}
+bool same(const MicroBatch& a, const MicroBatch& b) {
+  return a.tokens == b.tokens && a.target == b.target && a.weight == b.weight && a.cu == b.cu && a.used == b.used &&
+         a.documents == b.documents && a.counted == b.counted && a.bytes == b.bytes;
+}
+void expect_well_formed(const MicroBatch& b, const StreamOptions& o) {
+  ASSERT_EQ(b.used, int64_t(b.tokens.size()));
+  ASSERT_EQ(b.target.size(), b.tokens.size());
+  ASSERT_EQ(b.weight.size(), b.tokens.size());
+  ASSERT_EQ(b.documents + 1, int64_t(b.cu.size()));
+  ASSERT_LE(b.used, o.micro_tokens);
+  ASSERT_LE(b.documents, o.max_documents);
+  ASSERT_EQ(b.cu.front(), 0);
+  ASSERT_EQ(b.cu.back(), b.used);
+  int64_t counted = 0, bytes = 0;
+  for (size_t d = 0; d + 1 < b.cu.size(); ++d) {
+    const int32_t begin = b.cu[d], end = b.cu[d + 1];
+    ASSERT_GT(end - begin, 1);
+    ASSERT_LE(end - begin, o.context);
+    ASSERT_EQ(b.tokens[size_t(begin)], kBos);
+    for (int32_t t = begin; t < end; ++t) {
+      const int32_t target = b.target[size_t(t)];
+      if (t + 1 < end && target >= 0) {
+        ASSERT_EQ(target, b.tokens[size_t(t) + 1]);
+      }
+      ASSERT_EQ(b.weight[size_t(t)] > 0, target >= 0);
+      counted += target >= 0, bytes += target >= 0 && target < 256;
+    }
+  }
+  ASSERT_EQ(counted, b.counted);
+  ASSERT_EQ(bytes, b.bytes);
+}
+
+// Every text token and eos of an epoch is a target exactly once.
+TEST(Stream, NothingIsDroppedAndNothingCountsTwice) {
+  Data d;
+  const auto texts = words(23, 'a', 40);
+  d.source("a", {"x"}, texts);
+  for (const bool join : {true, false})
+    for (const int64_t context : {2, 3, 8, 64})
+      for (const int64_t micro : {int64_t(64), context + 1}) {
+        if (micro < context) continue;
+        d.config.join = join;
+        StreamOptions o = options(context, micro);
+        o.split = "held_out";
+        DataStream s = d.open(o);
+        std::vector<int32_t> got, want;
+        std::string in_order;
+        for (MicroBatch b = s.next(); b.used; b = s.next()) {
+          expect_well_formed(b, o);
+          for (const int32_t t : b.target)
+            if (t >= 0) got.push_back(t);
+          for (const int32_t t : b.tokens)
+            if (t != kBos) in_order += t == kEos ? '|' : char(t);
+        }
+        std::string text;
+        for (const auto& t : texts) text += t + "|";
+        EXPECT_EQ(in_order, text);
+        for (const char c : text) want.push_back(c == '|' ? kEos : c);
+        // Where a document ends between two samples, the first token of the next is the target of its bos: all are there.
+        EXPECT_EQ(got, want) << join << " " << context << " " << micro;
+        EXPECT_EQ(s.next().used, 0);
+      }
+}
+TEST(Stream, JoinedDocumentsFillTheContextExactly) {
+  Data d;
+  d.source("a", words(50, 'a', 30));
+  DataStream s = d.open(options(16, 64));
+  for (int i = 0; i < 20; ++i) {
+    const MicroBatch b = s.next();
+    EXPECT_EQ(b.cu, (std::vector<int32_t>{0, 16, 32, 48, 64}));
+  }
+}
+TEST(Stream, WithoutJoinOnlySamplesLongerThanTheContextAreCut) {
+  Data d;
+  d.config.join = false;
+  d.source("a", {"x"}, {"abcdefghij", "kl", "mnopqrs"});
+  StreamOptions o = options(6, 10);
+  o.split = "held_out";
+  DataStream s = d.open(o);
+  std::vector<std::string> documents;
+  for (MicroBatch b = s.next(); b.used; b = s.next())
+    for (size_t i = 0; i + 1 < b.cu.size(); ++i) {
+      std::string t;
+      for (int32_t j = b.cu[i]; j < b.cu[i + 1]; ++j) t += b.tokens[size_t(j)] < 256 ? char(b.tokens[size_t(j)]) : '|';
+      documents.push_back(t);
+    }
+  EXPECT_EQ(documents, (std::vector<std::string>{"|abcde", "|fghij", "||", "|kl|", "|mnopq", "|rs|"}));
+}
+TEST(Stream, BoundsTheDocuments) {
+  Data d;
+  d.config.join = false;
+  d.source("a", {"ab"});
+  EXPECT_EQ(d.open(options(8, 64, 3)).next().documents, 3);
+}
+TEST(Stream, AnyPositionBringsBackTheRest) {
+  Data d;
+  d.source("a", words(13, 'a', 25));
+  d.source("b", words(7, 'b', 50));
+  for (const bool join : {true, false}) {
+    d.config.join = join;
+    const StreamOptions o = options(16, 32);
+    DataStream s = d.open(o);
+    std::vector<DataPosition> at;
+    std::vector<MicroBatch> batches;
+    while (s.position().drawn.count("a") == 0 || s.position().drawn.at("a") < 3 * 13) {  // over the ends of epochs
+      at.push_back(s.position());
+      batches.push_back(s.next());
+      expect_well_formed(batches.back(), o);
+    }
+    for (size_t i = 0; i < at.size(); ++i) {
+      DataStream again = d.open(o);
+      again.seek(at[i]);
+      for (size_t k = i; k < std::min(i + 12, at.size()); ++k) {
+        ASSERT_EQ(again.position(), at[k]);
+        ASSERT_TRUE(same(again.next(), batches[k])) << join << " " << i << " " << k;
+      }
+      s.seek(at[i]);
+      ASSERT_TRUE(same(s.next(), batches[i]));
+    }
+  }
+}
+TEST(Stream, AnEpochHasEverySampleOnceAndTheNextAnotherOrder) {
+  Data d;
+  const auto texts = words(20, 'a', 3);
+  d.source("a", texts);
+  d.config.join = false;
+  DataStream s = d.open(options(64, 64, 1));
+  std::vector<std::string> first, second;
+  for (int i = 0; i < 40; ++i) {
+    const MicroBatch b = s.next();
+    (i < 20 ? first : second).emplace_back(b.tokens.begin() + 1, b.tokens.end() - 1);
+  }
+  EXPECT_NE(first, second);
+  EXPECT_NE(first, texts);
+  auto sorted = texts;
+  for (auto* v : {&first, &second, &sorted}) std::sort(v->begin(), v->end());
+  EXPECT_EQ(first, sorted);
+  EXPECT_EQ(second, sorted);
+  const auto notes = s.notices();
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(notes[0], "source 'a' begins epoch 2 after 20 samples");
+}
+TEST(Stream, TheMixIsOfTokens) {
+  Data d;
+  d.source("short", words(100, 's', 10));
+  d.source("long", words(100, 'l', 200));
+  StreamOptions o = options(64, 640);
+  o.mix = {{"short", 3}, {"long", 1}};
+  DataStream s = d.open(o);
+  double of_short = 0, all = 0;
+  for (int i = 0; i < 200; ++i)
+    for (const int32_t t : s.next().tokens) of_short += t == 's', all += t == 's' || t == 'l';
+  EXPECT_NEAR(of_short / all, 0.75, 0.05);  // letters only: digits and eos are a larger part of the short ones
+}
+TEST(Stream, AStageWithAnotherMixGoesOnFromTheSamePosition) {
+  Data d;
+  d.source("a", words(13, 'a', 60));
+  d.source("b", words(7, 'b', 60));
+  StreamOptions o = options(8, 8);
+  o.mix = {{"a", 1}};
+  DataStream one = d.open(o);
+  while (one.position().offset == 0) one.next();
+  o.mix = {{"b", 1}};
+  o.context = o.micro_tokens = 256;
+  DataStream two = d.open(o);
+  two.seek(one.position());
+  const MicroBatch b = two.next();
+  EXPECT_EQ(b.tokens[1], 'a');  // what was left of the sample at hand
+  EXPECT_EQ(b.target[0], -1);   // it was a target of the batch before
+  EXPECT_GT(std::count(b.tokens.begin(), b.tokens.end(), 'b'), 0);
+}
+TEST(Stream, OddSamplesAreNotices) {
+  Data d;
+  d.source("a", {"", "ok", "bad \xff"});
+  DataStream s = d.open(options(8, 8));
+  for (int i = 0; i < 10; ++i) s.next();
+  std::string all;
+  for (const auto& n : s.notices()) all += n + "\n";
+  EXPECT_NE(all.find("source 'a' sample 0 is empty; left out"), std::string::npos) << all;
+  EXPECT_NE(all.find("source 'a' sample 2 is no valid UTF-8 from byte 4 on; kept as bytes"), std::string::npos) << all;
+  EXPECT_TRUE(s.notices().empty());
+}
+TEST(Stream, WhatCannotBeReadIsAnError) {
+  Data d;
+  d.source("a", {"x"});
+  StreamOptions o = options(8, 8);
+  o.split = "held_out";
+  EXPECT_THROW(d.open(o), kb::Error);
+  EXPECT_THROW(d.open(options(1, 8)), kb::Error);
+  EXPECT_THROW(d.open(options(8, 4)), kb::Error);
+  o = options(8, 8);
+  o.mix = {{"b", 1}};
+  EXPECT_THROW(d.open(o), kb::Error);
+  d.source("a", {"", ""});
+  DataStream s = d.open(options(8, 8));
+  EXPECT_THROW(s.next(), kb::Error);
+  d.source("b", {"abc"});
+  DataStream t = d.open(options(8, 8));
+  EXPECT_THROW(t.seek({2, {{"b", 1}}, "", 0}), kb::Error);
+  EXPECT_THROW(t.seek({0, {}, "b", 1}), kb::Error);
+  t.seek({1, {{"b", 1}}, "b", 40});
+  EXPECT_THROW(t.next(), kb::Error);  // the sample has four tokens
+}
+
+}  // namespace
+}  // namespace kitbash
