@@ -113,8 +113,10 @@ Matmul::Plan::~Plan() = default;
 
 void Matmul::supports(const Call& c, const Op&) { decline_bf16(c, "matmul"); }
 
-uint64_t Matmul::workspace(const Call& c, const Op&) {
-  return c.in(0).dtype == KB_F64 ? uint64_t(c.threads() * kBlockScratch) * sizeof(double) : 0;
+uint64_t Matmul::workspace(const Call& c, const Op& op) {
+  if (c.in(0).dtype == KB_F64) return uint64_t(c.threads() * kBlockScratch) * sizeof(double);
+  const DenseProduct p = product_of(c, op, c.dim(0, 0));
+  return few_rows(p) || p.batch * p.m * p.n * p.k == 0 ? 0 : uint64_t(DensePrimitive::scratch_bytes(p, c.threads()));
 }
 
 std::unique_ptr<Matmul::Plan> Matmul::prepare(const Call& c, const Op& op) {
@@ -141,7 +143,8 @@ void Matmul::launch(const Call& c, const Op& op, Plan& plan) {
     } else {
       use_threads(c.threads());
       if (rows != a.shape[0]) p = product_of(c, op, rounded(rows, a.shape[0]));
-      plan.state->get(p).run(c.get<float>(0), c.get<float>(1), c.put<float>(0));
+      plan.state->get(p).run(c.get<float>(0), c.get<float>(1), c.put<float>(0), c.c->workspace,
+                             c.c->workspace ? int64_t(workspace(c, op)) : 0);
     }
   });
 }

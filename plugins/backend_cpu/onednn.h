@@ -22,7 +22,10 @@ class DensePrimitive {
   ~DensePrimitive();
   DensePrimitive(DensePrimitive&&) noexcept;
   DensePrimitive& operator=(DensePrimitive&&) noexcept;
-  void run(const float* a, const float* b, float* c);
+  // `scratch`: at least scratch_bytes() for it, 64-byte aligned; with less room (`room` bytes), memory of its own is used.
+  void run(const float* a, const float* b, float* c, void* scratch, int64_t room);
+  // What oneDNN works in for this product with this many threads. Asked once a product, then remembered.
+  static int64_t scratch_bytes(const DenseProduct& p, int32_t threads);
 
  private:
   struct State;

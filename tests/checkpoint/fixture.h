@@ -28,7 +28,7 @@ inline void spit(const std::string& path, const std::string& bytes) {
 class TempFolder {
  public:
   TempFolder() {
-    std::string t = (fs::temp_directory_path() / "kitbash-checkpoint-XXXXXX").string();
+    std::string t = (fs::temp_directory_path() / ("kitbash-checkpoint-" + std::string(6, 'X'))).string();
     if (!::mkdtemp(t.data())) throw std::runtime_error("mkdtemp");
     path_ = t;
   }

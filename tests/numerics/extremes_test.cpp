@@ -63,14 +63,16 @@ TEST_P(Extremes, AreFiniteAndRightInFloat) {
   ASSERT_TRUE(finite(want));
 
   for (Lab* lab : {&wide, &narrow}) {
-    Program &eval = lab->eval(Lab::bounds(batch)), &micro = lab->micro(Lab::bounds(batch));
+    Program &eval = lab->eval(Lab::bounds(batch)),
+            &micro = lab->add(lab->model.micro(Lab::bounds(batch), lab->options), ArenaMode::planned, false);
     Lab::run(eval, batch);
-    // In float a decay of exp(-a) with a rounded logit z is off by 1e-7 exp(A_log) |z| relatively; 2e-4 covers all cases.
-    EXPECT_LT(error(Lab::logits(eval, batch.size()), want), lab == &wide ? 1e-10 : 2e-4);
+    // In float a decay of exp(-a) with a rounded logit z is off by 1e-7 exp(A_log) |z| relatively: the steepest case
+    // gives 3e-5 here, 1e-3 in gradients.
+    EXPECT_LT(error(Lab::logits(eval, batch.size()), want), lab == &wide ? 1e-13 : 1e-4);
     Lab::feed(micro, batch);
     EXPECT_EQ(micro.run(Check::finite).value_or("finite"), "finite");
   }
-  EXPECT_LT(error(narrow.gradients(), wide.gradients()), 2e-2);
+  EXPECT_LT(error(narrow.gradients(), wide.gradients()), 5e-3);
   const Named w = wide.gradients(), n = narrow.gradients();
   for (const char* name :
        {"grad.embed", "grad.layers.0.attn.v_proj", "grad.layers.0.attn.k_proj", "grad.layers.1.attn.q_proj"})

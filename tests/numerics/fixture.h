@@ -83,8 +83,9 @@ class Lab {
     run(add(model.init(options)));
   }
 
-  Program& add(std::unique_ptr<Graph> g, ArenaMode mode = ArenaMode::planned) {
-    runnables_.push_back(std::make_unique<Runnable>(std::move(g), device, memory, mode));
+  // by_rows false: every node runs whole, so that it can be checked.
+  Program& add(std::unique_ptr<Graph> g, ArenaMode mode = ArenaMode::planned, bool by_rows = true) {
+    runnables_.push_back(std::make_unique<Runnable>(std::move(g), device, memory, mode, by_rows));
     return runnables_.back()->program;
   }
   static Bounds bounds(const Batch& b, int64_t tokens = 0, int64_t documents = 0) {
@@ -153,6 +154,7 @@ class Lab {
     const Graph& g = apply.graph();
     put(apply.input("lr"), g.type(g.inputs.at("lr")), {lr});
     put(apply.input("step"), g.type(g.inputs.at("step")), {double(number)});
+    for (const char* limit : {"loss_limit", "norm_limit"}) put(apply.input(limit), g.type(g.inputs.at(limit)), {0.0});
     apply.run();
   }
 

@@ -34,8 +34,8 @@ inline Registry& registry() {
 class TextFile {
  public:
   explicit TextFile(const std::string& content) {
-    char name[] = "/tmp/kitbash-numerics-XXXXXX";
-    const int f = ::mkstemp(name);
+    std::string name = "/tmp/kitbash-numerics-" + std::string(6, 'X');
+    const int f = ::mkstemp(name.data());
     if (f < 0) kb::fail("cannot make the file ", name);
     ::close(f);
     path_ = name;
@@ -112,8 +112,9 @@ std::string error_of(F&& f) {
 
 // A program with an arena of its own.
 struct Runnable {
-  Runnable(std::unique_ptr<Graph> g, Device& device, StoreMemory& memory, ArenaMode mode = ArenaMode::planned)
-      : program(std::move(g), device, mode) {
+  Runnable(std::unique_ptr<Graph> g, Device& device, StoreMemory& memory, ArenaMode mode = ArenaMode::planned,
+           bool by_rows = true)
+      : program(std::move(g), device, mode, by_rows) {
     memory.allocate();
     program.reserve(arena);
     program.bind(arena, memory);
@@ -144,8 +145,9 @@ class Bench {
     o.mode = mode;
     return std::make_unique<Graph>("bench", o, registry(), store);
   }
-  Runnable& ready(std::unique_ptr<Graph> g) {
-    programs.push_back(std::make_unique<Runnable>(std::move(g), device, memory));
+  // by_rows false: every node runs whole, so that it can be checked.
+  Runnable& ready(std::unique_ptr<Graph> g, ArenaMode mode = ArenaMode::planned, bool by_rows = true) {
+    programs.push_back(std::make_unique<Runnable>(std::move(g), device, memory, mode, by_rows));
     return *programs.back();
   }
   Numbers stored(const std::string& name) { return numbers(store.find(name)->type, memory.at(name)); }

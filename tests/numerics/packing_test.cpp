@@ -104,6 +104,22 @@ TEST_P(Packing, PoisonedAndSeparateArenasGiveTheBitsOfThePlannedOne) {
       EXPECT_TRUE(bytes == other.at(name)) << name << " differs in arena mode " << int(mode);
   }
 }
+TEST_P(Packing, RowRunsGiveTheNumbersOfWholeNodes) {
+  const Batch batch = documents({200, 3, 90}, 19);  // more rows than one tile
+  Named first;
+  for (bool by_rows : {true, false}) {
+    Lab lab(recipe_text(hybrid(GetParam())));
+    lab.randomize();
+    const Bounds b = Lab::bounds(batch, 400);
+    Program& micro = lab.add(lab.model.micro(b, lab.options), ArenaMode::planned, by_rows);
+    EXPECT_EQ(micro.plan().runs.empty(), !by_rows);
+    Lab::run(micro, batch);
+    Named now = lab.gradients();
+    for (const auto& [name, v] : lab.stored(Life::step)) now[name] = v;
+    if (first.empty()) first = now;
+    EXPECT_LT(error(now, first), 1e-11);
+  }
+}
 INSTANTIATE_TEST_SUITE_P(Residuals, Packing, ::testing::Values(standard, block_attnres));
 
 }  // namespace

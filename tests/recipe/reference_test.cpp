@@ -8,8 +8,9 @@ namespace {
 
 std::string reference(const std::string& name) { return std::string(KITBASH_RECIPES) + "/reference/" + name + ".toml"; }
 Recipe load(const std::string& name) {
+  static const FakeSource source;  // a recipe points into it
   try {
-    return load_recipe(reference(name), {}, FakeSource());
+    return load_recipe(reference(name), {}, source);
   } catch (const RecipeErrors& e) {
     kb::fail(e.text());
   }

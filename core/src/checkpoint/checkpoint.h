@@ -70,7 +70,9 @@ void verify_checkpoint(const std::string& path);
 // Verifies, then fills the store (and allocates it where that was not done). Strict: every saved life of the store must be in
 // the file with its shape, and nothing else. The store is as before when this throws, except when a file that had just been
 // read whole cannot be read again; the message says so then.
-CheckpointInfo load_checkpoint(const std::string& path, StoreMemory& memory);
+// weights: optimizer states are left out on both sides, as serving has none.
+enum class LoadLives { all, weights };
+CheckpointInfo load_checkpoint(const std::string& path, StoreMemory& memory, LoadLives lives = LoadLives::all);
 // Lines that say what differs (tensors, positions, recipe lines, plugins); empty: equal. Verifies both first. Time, program
 // version, and how tensors lie in files do not count.
 std::vector<std::string> diff_checkpoints(const std::string& a, const std::string& b);

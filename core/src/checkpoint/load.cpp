@@ -11,11 +11,14 @@ namespace kitbash {
 namespace {
 
 // Every saved value of the store is in the checkpoint as the store has it, and nothing else is.
-void check_against(const Store& store, const Manifest& m, const std::string& path) {
+bool wanted(Life l, LoadLives lives) { return saved_life(l) && (lives == LoadLives::all || l != Life::optimizer); }
+
+void check_against(const Store& store, const Manifest& m, const std::string& path, LoadLives lives) {
   std::map<std::string, const TensorRecord*> there;
-  for (const TensorRecord& t : m.tensors) there[t.name] = &t;
+  for (const TensorRecord& t : m.tensors)
+    if (wanted(t.life, lives)) there[t.name] = &t;
   for (const StoreEntry& e : store.entries()) {
-    if (!saved_life(e.life)) continue;
+    if (!wanted(e.life, lives)) continue;
     const std::string where = "[" + path + ": " + e.name + "]";
     const auto at = there.find(e.name);
     if (at == there.end())
@@ -35,13 +38,14 @@ void check_against(const Store& store, const Manifest& m, const std::string& pat
 
 }  // namespace
 
-CheckpointInfo load_checkpoint(const std::string& path, StoreMemory& memory) {
+CheckpointInfo load_checkpoint(const std::string& path, StoreMemory& memory, LoadLives lives) {
   const Manifest m = verified_manifest(path);
-  check_against(memory.store(), m, path);
+  check_against(memory.store(), m, path, lives);
   memory.allocate();
   std::map<std::string, std::unique_ptr<InputFile>> files;
   for (const FileRecord& f : m.files) files[f.name] = std::make_unique<InputFile>(path + "/" + f.name);
   for (const TensorRecord& t : m.tensors) {
+    if (!wanted(t.life, lives)) continue;
     char* to = memory.at(t.name);
     for (const PieceRecord& p : t.pieces) {
       char* at = to + p.global_offset * int64_t(dtype_bytes(t.dtype));

@@ -45,6 +45,8 @@ int run(int argc, char** argv) {
   common_options(app, g, true,
                  "kitbash check recipes/quickstart.toml\n\nExit codes: 0 ok, 2 usage or recipe error, 3 run failed");
   add_train(app, g);
+  add_generate(app, g);
+  add_eval(app, g);
   add_check(app, g);
   add_plan(app, g);
   add_explain(app, g);

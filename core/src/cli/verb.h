@@ -35,6 +35,8 @@ Catalog open_catalog(const Globals& g);
 void print_notes(const Recipe& recipe);
 
 void add_bench(CLI::App& app, Globals& g);
+void add_eval(CLI::App& app, Globals& g);
+void add_generate(CLI::App& app, Globals& g);
 void add_check(CLI::App& app, Globals& g);
 void add_checkpoint(CLI::App& app, Globals& g);
 void add_components(CLI::App& app, Globals& g);

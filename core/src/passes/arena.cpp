@@ -211,13 +211,16 @@ struct Planner {
     run_of.assign(size_t(end) + 1, -1);
     for (size_t r = 0; r < plan.runs.size(); ++r)
       for (int32_t p = plan.runs[r].first; p <= plan.runs[r].last; ++p) run_of[size_t(p)] = int32_t(r);
+    std::vector<char> copied(plan.buffers.size(), 0);  // read by a copy, so kept whole
+    for (const CopyOut& c : plan.copies_out) copied[size_t(plan.buffer_of[c.value])] = 1;
+    for (const CopyIn& c : plan.copies_in) copied[size_t(plan.buffer_of[c.from])] = 1;
     std::vector<std::vector<int32_t>> inside(plan.runs.size());
     for (int32_t i = 0; i < int32_t(plan.buffers.size()); ++i) {
       Buffer& b = plan.buffers[size_t(i)];
       if (b.home != Buffer::Home::arena || b.last >= end) continue;
       const int32_t r = run_of[size_t(b.first)];
       const bool member = r >= 0 && std::count(plan.runs[size_t(r)].members.begin(), plan.runs[size_t(r)].members.end(), b.first);
-      if (member && b.last <= plan.runs[size_t(r)].last && b.bytes % plan.runs[size_t(r)].rows == 0) {
+      if (member && !copied[size_t(i)] && b.last <= plan.runs[size_t(r)].last && b.bytes % plan.runs[size_t(r)].rows == 0) {
         b.home = Buffer::Home::tile;
         inside[size_t(r)].push_back(i);
         continue;

@@ -8,7 +8,8 @@
 namespace kitbash {
 
 namespace {
-constexpr int64_t tile_bytes = 96 << 10;  // of scratch, or of operands when there is none: within the second-level cache
+constexpr int64_t tile_bytes =
+    96 << 10;  // of scratch, or of operands when there is none: within the second-level cache
 }
 
 void RowExec::finish() {
@@ -20,8 +21,7 @@ void RowExec::finish() {
     widest = std::max(widest, bytes);
   }
   tile_rows_ = std::clamp<int64_t>(tile_bytes / std::max(run_.row_bytes, widest), 1, run_.rows);
-  scratch_.resize(size_t(std::max(1, device_.threads)));
-  for (auto& s : scratch_) s.resize(size_t(tile_rows_ * run_.row_bytes) + 64);
+  scratch_bytes_ = size_t(tile_rows_ * run_.row_bytes) + 64;
 }
 
 void RowExec::tiles(int64_t begin, int64_t end, char* scratch, kb_error* e, std::string* where) const {
@@ -63,11 +63,16 @@ void RowExec::launch(int64_t rows) const {
     const RowExec* self;
     std::vector<kb_error> errors;
     std::vector<std::string> where;
-  } job{this, std::vector<kb_error>(scratch_.size()), std::vector<std::string>(scratch_.size())};
+  };
+  const auto threads = size_t(std::max(1, device_.threads));
+  Job job{this, std::vector<kb_error>(threads), std::vector<std::string>(threads)};
   auto body = [](void* p, int64_t begin, int64_t end, int32_t thread) {
     Job& j = *static_cast<Job*>(p);
-    void* aligned = j.self->scratch_[size_t(thread)].data();
-    size_t room = j.self->scratch_[size_t(thread)].size();
+    // One for all runs, since a thread works on one tile at a time.
+    static thread_local std::vector<char> scratch;
+    scratch.resize(std::max(scratch.size(), j.self->scratch_bytes_));
+    void* aligned = scratch.data();
+    size_t room = scratch.size();
     aligned = std::align(64, 1, aligned, room);
     j.self->tiles(begin, end, static_cast<char*>(aligned), &j.errors[size_t(thread)], &j.where[size_t(thread)]);
   };

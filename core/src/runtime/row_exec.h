@@ -11,9 +11,9 @@ namespace kitbash {
 class RowExec {
  public:
   struct Operand {
-    char* data = nullptr;    // of row 0; null with `tile`, or when nobody wants the output
-    int64_t tile = -1;       // offset in a row's scratch
-    int64_t row_bytes = 0;   // 0: passed whole
+    char* data = nullptr;   // of row 0; null with `tile`, or when nobody wants the output
+    int64_t tile = -1;      // offset in a row's scratch
+    int64_t row_bytes = 0;  // 0: passed whole
     bool cut() const { return row_bytes > 0; }
   };
   struct Member {
@@ -35,7 +35,7 @@ class RowExec {
   const kb_device& device_;
   std::vector<Member> members_;
   int64_t tile_rows_ = 1;
-  mutable std::vector<std::vector<char>> scratch_;  // by thread
+  size_t scratch_bytes_ = 0;  // of a thread
 };
 
 }  // namespace kitbash
