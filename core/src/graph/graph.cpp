@@ -9,6 +9,8 @@ namespace kitbash {
 Graph::Graph(std::string n, const GraphOptions& o, Registry& r, Store& s)
     : name(std::move(n)), options(o), registry(r), store(s), values(1), mode(o.mode) {
   frames.push_back({nullptr, "", 0});
+  nodes.reserve(4096);
+  values.reserve(4096);
 }
 
 kb::Builder Graph::builder() { return kb::Builder(&host_table(), reinterpret_cast<kb_builder*>(this)); }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/ids.h"
 #include "graph/instance.h"
 #include "graph/store.h"
 #include "kitbash/builder.h"
@@ -30,9 +31,9 @@ struct Node {
   const kb_attr* attr = nullptr;  // owned by the graph
   uint32_t n_attr = 0;
   std::string name;  // of an input or store entry
-  std::vector<ValueId> in, out;
+  Ids in, out;
   std::vector<int32_t> alias;  // per output: the input that it changes in place, or -1; empty: none
-  std::vector<ValueId> base;   // per output: a value it is added to, in place, or 0; empty: none
+  Ids base;   // per output: a value it is added to, in place, or 0; empty: none
   NodeId clone_of = no_node;   // recompute: the forward node it repeats
   bool is(const char* op_name) const { return kind == NodeKind::op && op->name == op_name; }
   uint32_t traits() const { return op ? op->table->traits : 0; }

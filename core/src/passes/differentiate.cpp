@@ -7,10 +7,11 @@ namespace {
 
 // Values through which the loss may depend on a wanted one.
 std::vector<char> reachable(const Graph& g, const std::vector<ValueId>& want) {
+  const OpDef* const detach = g.registry.op("detach");
   std::vector<char> need(g.values.size(), 0);
   for (ValueId v : want) need[v] = 1;
   for (const Node& n : g.nodes) {
-    if (n.kind != NodeKind::op || n.is("detach")) continue;
+    if (n.kind != NodeKind::op || n.op == detach) continue;
     bool any = false;
     for (ValueId v : n.in) any |= need[v] != 0;
     if (!any) continue;
@@ -25,6 +26,7 @@ std::map<ValueId, ValueId> differentiate(Graph& g, ValueId loss, const std::vect
   if (kb::elements(g.type(loss)) != 1) kb::fail("the loss must be a scalar but got ", type_text(g.type(loss)));
   const auto last = int64_t(g.nodes.size());
   const std::vector<char> need = reachable(g, want);
+  const OpDef* const detach = g.registry.op("detach");
   kb::Builder b = g.builder();
   std::vector<ValueId> gradient(g.values.size(), 0);
   {
@@ -40,7 +42,7 @@ std::map<ValueId, ValueId> differentiate(Graph& g, ValueId loss, const std::vect
       continue;
     }
     const Node n = g.nodes[size_t(i)];  // a copy: rules append nodes
-    if (n.kind != NodeKind::op || n.is("detach")) continue;
+    if (n.kind != NodeKind::op || n.op == detach) continue;
     std::vector<ValueId> up, down(n.in.size() + 1, 0);
     std::vector<uint8_t> wanted;
     bool flows = false, asked = false;

@@ -14,10 +14,11 @@ int64_t fold_adds(Graph& g, const Accumulates& accumulates) {
   std::vector<ValueId> now(g.values.size());
   for (ValueId v = 0; v < now.size(); ++v) now[v] = v;
   int64_t folded = 0;
+  const OpDef* const add = g.registry.op("add");
   for (NodeId id = 0; id < g.nodes.size(); ++id) {
     Node& n = g.nodes[id];
     for (ValueId& v : n.in) v = now[v];
-    if (!n.is("add")) continue;
+    if (n.op != add) continue;
     const ValueId sum = n.out[0];
     for (int side = 1; side >= 0; --side) {
       const ValueId b = n.in[size_t(side)], a = n.in[size_t(1 - side)];

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "kitbash/abi.h"
@@ -51,7 +52,7 @@ class Registry {
   std::string where_is(const std::string& provider) const;
   Catalog catalog_;
   std::vector<std::unique_ptr<LoadedPlugin>> loaded_;  // in order of loading
-  std::map<std::string, std::unique_ptr<OpDef>> ops_;
+  std::unordered_map<std::string, std::unique_ptr<OpDef>> ops_;
   std::map<std::string, std::vector<KernelDef>> kernels_;  // "op@device"
 };
 

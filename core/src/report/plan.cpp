@@ -95,18 +95,18 @@ class Planner {
     out.context = s.context, out.micro_tokens = s.micro_tokens, out.max_documents = s.max_documents;
     out.nodes = int64_t(g->nodes.size());
     for (const Node& n : g->nodes) out.clones += n.phase == Phase::recompute;
-    if (s.micro_tokens == s.context) flops(*g, s.context);
     const MemoryPlan m = memory(*g);
+    if (s.micro_tokens == s.context) flops(*g, m.order, s.context);
     out.micro_arena = m.arena_bytes, out.feed = m.feed_bytes, out.workspace = m.peak_workspace;
     p_.stages.push_back(out);
   }
 
   // FLOPs depend on the context through attention alone; each context is counted as one document of that length.
-  void flops(const Graph& g, int64_t context) {
+  void flops(const Graph& g, const std::vector<NodeId>& order, int64_t context) {
     if (!counted_.insert(context).second) return;
     ContextPlan out;
     out.context = context;
-    for (NodeId id : schedule(g)) {
+    for (NodeId id : order) {
       const Node& n = g.nodes[id];
       if (n.phase == Phase::recompute) continue;
       const double f = node_flops(g, n) / double(context);
@@ -124,7 +124,8 @@ class Planner {
       b.tokens = s.context;
       BuildOptions plain = options_;
       plain.recompute = false;
-      flops(*model_.micro(b, plain), s.context);
+      const auto g = model_.micro(b, plain);
+      flops(*g, schedule(*g), s.context);
     }
     std::stable_sort(p_.contexts.begin(), p_.contexts.end(), [](auto& a, auto& b) { return a.context < b.context; });
   }
