@@ -86,6 +86,6 @@ KITBASH_SCHEMA(kda::Kda, field("heads", &Self::heads, "heads").range(1, 512),
                field("std", &Self::std, "standard deviation of the matrices at the start").range(0, 10),
                slot("decay", &Self::decay, "decay", "log decay of the state").flat())
 
-KITBASH_PLUGIN("attention_kda", "0.1.0", "Apache-2.0", component<kda::Kda>("kda"), op<kda::KdaOp>(),
+KITBASH_PLUGIN("attention-kda", "0.1.0", "Apache-2.0", component<kda::Kda>("kda"), op<kda::KdaOp>(),
                op<kda::KdaBackwardOp>(), kernel<kda::Recurrent>(), kernel<kda::Chunk>(), kernel<kda::ChunkRescaled>(),
                kernel<kda::ChunkBackward>(), kernel<kda::ChunkRescaledBackward>())

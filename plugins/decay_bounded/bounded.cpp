@@ -11,4 +11,4 @@ struct Bounded : kb::Decay<Bounded> {
   }
 };
 KITBASH_SCHEMA(Bounded, field("floor", &Self::floor, "lower bound of the log decay of one token").range(-100, 0))
-KITBASH_PLUGIN("decay_bounded", "0.1.0", "Apache-2.0", component<Bounded>("bounded"))
+KITBASH_PLUGIN("decay-bounded", "0.1.0", "Apache-2.0", component<Bounded>("bounded"))

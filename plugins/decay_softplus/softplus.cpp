@@ -9,4 +9,4 @@ struct Softplus : kb::Decay<Softplus> {
     return -(b.exp(b.reshape(a_log, {heads, 1})) * b.softplus(z));
   }
 };
-KITBASH_PLUGIN("decay_softplus", "0.1.0", "Apache-2.0", component<Softplus>("softplus"))
+KITBASH_PLUGIN("decay-softplus", "0.1.0", "Apache-2.0", component<Softplus>("softplus"))

@@ -92,13 +92,14 @@ std::function<void(Program&)> one_document(int64_t tokens) {
     static_cast<int32_t*>(p.input("cu"))[1] = int32_t(tokens);
     if (!p.graph().inputs.count("g")) return;
     float* g = static_cast<float*>(p.input("g"));
-    for (int64_t i = 0; i < kb::elements(p.graph().type(p.graph().inputs.at("g"))); ++i) g[i] = -0.05f - 0.001f * float(i % 97);
+    for (int64_t i = 0; i < kb::elements(p.graph().type(p.graph().inputs.at("g"))); ++i)
+      g[i] = -0.05f - 0.001f * float(i % 97);
   };
 }
 
 kb::Values kda(kb::Builder& b, Graph& g, int64_t T, int64_t H, int64_t K, bool backward) {
-  kb::Values v{in(b, g, "q", {T, H, K}),  in(b, g, "k", {T, H, K}), in(b, g, "v", {T, H, K}), in(b, g, "g", {T, H, K}),
-               in(b, g, "beta", {T, H}), in(b, g, "cu", {2}, KB_I32)};
+  kb::Values v{in(b, g, "q", {T, H, K}), in(b, g, "k", {T, H, K}), in(b, g, "v", {T, H, K}),
+               in(b, g, "g", {T, H, K}), in(b, g, "beta", {T, H}), in(b, g, "cu", {2}, KB_I32)};
   if (!backward) return {b.emit_n("kda", v, {{"scale", 0.1}})[0]};
   for (int i = 0; i < 2; ++i) v.push_back({});
   v.push_back(in(b, g, "do", {T, H, K}));
@@ -114,35 +115,44 @@ int main() {
     Device device(registry, KB_CPU, 0);
     Timer t{registry, device};
     auto product = [](int64_t m, int64_t k, int64_t n) {
-      return [=](kb::Builder& b, Graph& g) { return kb::Values{b.linear(in(b, g, "x", {m, k}), in(b, g, "w", {n, k}))}; };
+      return [=](kb::Builder& b, Graph& g) {
+        return kb::Values{b.linear(in(b, g, "x", {m, k}), in(b, g, "w", {n, k}))};
+      };
     };
     const auto ceiling = t.run(product(512, 512, 512), {});
     t.gemm = ceiling.flops / ceiling.seconds;
-    const auto copy = t.run([](kb::Builder& b, Graph& g) { return kb::Values{b.emit("copy", {in(b, g, "x", {16384, 1024})})}; }, {});
+    const auto copy = t.run(
+        [](kb::Builder& b, Graph& g) {
+          return kb::Values{b.emit("copy", {in(b, g, "x", {16384, 1024})})};
+        },
+        {});
     t.copy = copy.bytes / copy.seconds;
-    std::printf("%d threads; matrix product 512^3: %.0f GFLOP/s; copy of 64 MiB: %.1f GB/s\n", int(device.table().threads),
-                1e-9 * t.gemm, 1e-9 * t.copy);
+    std::printf("%d threads; matrix product 512^3: %.0f GFLOP/s; copy of 64 MiB: %.1f GB/s\n",
+                int(device.table().threads), 1e-9 * t.gemm, 1e-9 * t.copy);
     t.line("matmul 2048 x 128 -> 128", product(2048, 128, 128));
     t.line("matmul 2048 x 256 -> 1024", product(2048, 256, 1024));
     t.line("matmul 1024^3", product(1024, 1024, 1024));
     t.line("rms_norm [2048, 1024]", [](kb::Builder& b, Graph& g) {
       return kb::Values{b.rms_norm(in(b, g, "x", {2048, 1024}), in(b, g, "w", {1024}), 1e-5)};
     });
-    t.line("short_conv [2048, 384] taps 4",
-           [](kb::Builder& b, Graph& g) {
-             kb::Sequence s;
-             s.cu = in(b, g, "cu", {2}, KB_I32);
-             return kb::Values{b.short_conv(in(b, g, "x", {2048, 384}), in(b, g, "w", {384, 4}), s)[0]};
-           },
-           one_document(2048));
-    t.line("attention T 2048 h 4 d 32",
-           [](kb::Builder& b, Graph& g) {
-             return kb::Values{b.attention(in(b, g, "q", {2048, 4, 32}), in(b, g, "k", {2048, 4, 32}), in(b, g, "v", {2048, 4, 32}),
-                                           in(b, g, "cu", {2}, KB_I32), 0.2, true)[0]};
-           },
-           one_document(2048));
+    t.line(
+        "short_conv [2048, 384] taps 4",
+        [](kb::Builder& b, Graph& g) {
+          kb::Sequence s;
+          s.cu = in(b, g, "cu", {2}, KB_I32);
+          return kb::Values{b.short_conv(in(b, g, "x", {2048, 384}), in(b, g, "w", {384, 4}), s)[0]};
+        },
+        one_document(2048));
+    t.line(
+        "attention T 2048 h 4 d 32",
+        [](kb::Builder& b, Graph& g) {
+          return kb::Values{b.attention(in(b, g, "q", {2048, 4, 32}), in(b, g, "k", {2048, 4, 32}),
+                                        in(b, g, "v", {2048, 4, 32}), in(b, g, "cu", {2}, KB_I32), 0.2, true)[0]};
+        },
+        one_document(2048));
     t.line("cross_entropy [2048, 258]", [](kb::Builder& b, Graph& g) {
-      return kb::Values{b.cross_entropy(in(b, g, "x", {2048, 258}), in(b, g, "target", {2048}, KB_I32), in(b, g, "w", {2048}))[0]};
+      return kb::Values{
+          b.cross_entropy(in(b, g, "x", {2048, 258}), in(b, g, "target", {2048}, KB_I32), in(b, g, "w", {2048}))[0]};
     });
     t.line("depth_mix 9 sources [2048, 512]", [](kb::Builder& b, Graph& g) {
       kb::Values v;
@@ -156,7 +166,8 @@ int main() {
       for (bool backward : {false, true}) {
         char name[64];
         std::snprintf(name, sizeof name, "kda%s T 2048 h 4 d %d", backward ? "_backward" : "", int(K));
-        t.line(name, [=](kb::Builder& b, Graph& g) { return kda(b, g, 2048, 4, K, backward); }, one_document(2048));
+        t.line(
+            name, [=](kb::Builder& b, Graph& g) { return kda(b, g, 2048, 4, K, backward); }, one_document(2048));
       }
     }
     const int64_t lengths[2] = {1024, 16384};
@@ -165,9 +176,12 @@ int main() {
         char name[64];
         std::snprintf(name, sizeof name, "kda%s T %d h 4 d 128", backward ? "_backward" : "", int(lengths[i]));
         const int64_t T = lengths[i];
-        each[i] = t.line(name, [=](kb::Builder& b, Graph& g) { return kda(b, g, T, 4, 128, backward); }, one_document(T)) / double(T);
+        each[i] = t.line(
+                      name, [=](kb::Builder& b, Graph& g) { return kda(b, g, T, 4, 128, backward); }, one_document(T)) /
+                  double(T);
       }
-      std::printf("kda%s: cost a token at 16 K over that at 1 K: %.3f\n", backward ? "_backward" : "", each[1] / each[0]);
+      std::printf("kda%s: cost a token at 16 K over that at 1 K: %.3f\n", backward ? "_backward" : "",
+                  each[1] / each[0]);
     }
     return 0;
   } catch (const kb::Error& e) {

@@ -10,13 +10,12 @@
 namespace kitbash {
 namespace {
 
-// VmRSS: all; RssAnon: without the pages of files, which are code that a first use reads in.
-int64_t resident_bytes(const std::string& what = "VmRSS:") {
+int64_t resident_bytes() {
   std::ifstream f("/proc/self/status");
   std::string line;
   while (std::getline(f, line))
-    if (line.rfind(what, 0) == 0) {
-      std::istringstream s(line.substr(what.size()));
+    if (line.rfind("VmRSS:", 0) == 0) {
+      std::istringstream s(line.substr(6));
       int64_t kib = 0;
       s >> kib;
       return kib * 1024;
@@ -58,7 +57,7 @@ TEST(Resident, bytes_grow_by_what_the_plan_says_within_five_percent) {
   Bounds b;
   b.tokens = recipe.curriculum[0].micro_tokens, b.documents = recipe.curriculum[0].max_documents;
   Program micro(model.micro(b, o), device, ArenaMode::planned), apply(model.apply(o), device, ArenaMode::planned);
-  const int64_t before = resident_bytes(), anonymous = resident_bytes("RssAnon:");
+  const int64_t before = resident_bytes();
   Arena arena;
   micro.reserve(arena), apply.reserve(arena);
   StoreMemory memory(model.store);
@@ -76,7 +75,6 @@ TEST(Resident, bytes_grow_by_what_the_plan_says_within_five_percent) {
   apply.run();
   EXPECT_EQ(apply.scalar("step_ok"), 1) << "a step that is left out touches too little";
   const int64_t grown = resident_bytes() - before;
-  std::printf("anonymous growth %.1f MB\n", double(resident_bytes("RssAnon:") - anonymous) / 1e6);
   std::printf("planned %.1f MB (store %.1f, arena %.1f), resident growth %.1f MB (bound %.1f, micro %.1f; %+.2f %%)\n",
               double(planned) / 1e6, double(plan.store_bytes()) / 1e6, double(planned - plan.store_bytes()) / 1e6,
               double(grown) / 1e6, double(bound - before) / 1e6, double(stepped - before) / 1e6,

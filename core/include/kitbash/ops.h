@@ -178,9 +178,9 @@ struct AttentionBackward {  // q, k, v, cu, o, lse, do -> dq, dk, dv
   double scale = 1;
   bool causal = true;
 };
-KB_PLAIN_OP(CacheAppend,
-            "cache_append");  // cache [slots, capacity, ..], rows [T, ..], cu, past, slot? -> cache, in place
-struct AttentionCached {      // q [T, h, d], k, v [slots, capacity, g, *], cu, past, slot? -> o [T, h, e]
+// cache [slots, capacity, ..], rows [T, ..], cu, past, slot? -> cache, in place
+KB_PLAIN_OP(CacheAppend, "cache_append");
+struct AttentionCached {  // q [T, h, d], k, v [slots, capacity, g, *], cu, past, slot? -> o [T, h, e]
   using Attributes = AttentionCached;
   static constexpr const char* name = "attention_cached";
   double scale = 1;

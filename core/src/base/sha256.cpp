@@ -1,10 +1,16 @@
 #include "base/sha256.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <memory>
+
+#include "kitbash/error.h"
 
 namespace kitbash {
 namespace {
@@ -46,23 +52,55 @@ void block(std::array<uint32_t, 8>& h, const unsigned char* p) {
   for (size_t i = 0; i < 8; ++i) h[i] += s[i];
 }
 
+class Sum {
+ public:
+  void add(const char* data, size_t n) {
+    length_ += n;
+    const auto* p = reinterpret_cast<const unsigned char*>(data);
+    while (n) {
+      const size_t take = std::min(n, sizeof rest_ - used_);
+      std::memcpy(rest_ + used_, p, take);
+      used_ += take, p += take, n -= take;
+      if (used_ == sizeof rest_) block(h_, rest_), used_ = 0;
+    }
+  }
+  std::string hex() {  // ends with a one bit, zeros, the length in bits
+    const uint64_t bits = length_ * 8;
+    const char one = char(0x80), zero = 0;
+    add(&one, 1);
+    while (used_ != 56) add(&zero, 1);
+    char size[8];
+    for (size_t i = 0; i < 8; ++i) size[i] = char(static_cast<unsigned char>(bits >> (56 - 8 * i)));
+    add(size, 8);
+    std::string s;
+    for (const uint32_t v : h_)
+      for (int i = 28; i >= 0; i -= 4) s += "0123456789abcdef"[v >> i & 15];
+    return s;
+  }
+
+ private:
+  std::array<uint32_t, 8> h_ = fractions<8>([](long double x) { return std::sqrt(x); });
+  unsigned char rest_[64];
+  size_t used_ = 0;
+  uint64_t length_ = 0;
+};
+
 }  // namespace
 
 std::string sha256(std::string_view bytes) {
-  auto h = fractions<8>([](long double x) { return std::sqrt(x); });
-  const auto* p = reinterpret_cast<const unsigned char*>(bytes.data());
-  size_t left = bytes.size();
-  for (; left >= 64; left -= 64, p += 64) block(h, p);
-  unsigned char end[128] = {};  // the rest, a one bit, zeros, the length in bits
-  if (left) std::memcpy(end, p, left);
-  end[left] = 0x80;
-  const size_t size = left < 56 ? 64 : 128;
-  for (size_t i = 0; i < 8; ++i) end[size - 1 - i] = static_cast<unsigned char>(uint64_t(bytes.size()) * 8 >> (8 * i));
-  for (size_t i = 0; i < size; i += 64) block(h, end + i);
-  std::string hex;
-  for (const uint32_t v : h)
-    for (int i = 28; i >= 0; i -= 4) hex += "0123456789abcdef"[v >> i & 15];
-  return hex;
+  Sum s;
+  s.add(bytes.data(), bytes.size());
+  return s.hex();
+}
+
+std::string sha256_of_file(const std::string& path) {
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> f(std::fopen(path.c_str(), "rbe"), &std::fclose);
+  if (!f) throw kb::Error("[" + path + "] cannot be opened: " + std::strerror(errno), KB_IO);
+  Sum s;
+  char buffer[65536];
+  while (const size_t n = std::fread(buffer, 1, sizeof buffer, f.get())) s.add(buffer, n);
+  if (std::ferror(f.get())) throw kb::Error("[" + path + "] cannot be read: " + std::strerror(errno), KB_IO);
+  return s.hex();
 }
 
 }  // namespace kitbash

@@ -5,6 +5,7 @@
 
 namespace kitbash {
 
-std::string sha256(std::string_view bytes);  // 64 lower-case digits
+std::string sha256(std::string_view bytes);           // 64 lower-case digits
+std::string sha256_of_file(const std::string& path);  // throws kb::Error with KB_IO
 
 }  // namespace kitbash

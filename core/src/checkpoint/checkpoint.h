@@ -76,6 +76,8 @@ CheckpointInfo load_checkpoint(const std::string& path, StoreMemory& memory, Loa
 // Lines that say what differs (tensors, positions, recipe lines, plugins); empty: equal. Verifies both first. Time, program
 // version, and how tensors lie in files do not count.
 std::vector<std::string> diff_checkpoints(const std::string& a, const std::string& b);
+// Lines of two resolved recipes that differ: "- of the first", "+ of the second"; empty: equal.
+std::vector<std::string> diff_recipes(const std::string& a, const std::string& b);
 
 // Id -> "version sha256-of-file" of the plugins loaded so far, for CheckpointInfo::plugins.
 std::map<std::string, std::string> plugin_identities(const Registry& registry);

@@ -147,14 +147,14 @@ void compare_positions(const CheckpointInfo& x, const CheckpointInfo& y, Lines& 
   }
 }
 
-// Lines by longest common subsequence, as `diff` prints them.
-void compare_recipes(const std::string& a, const std::string& b, Lines& out) {
-  if (a == b) return;
+}  // namespace
+
+// By longest common subsequence, as `diff` prints them.
+std::vector<std::string> diff_recipes(const std::string& a, const std::string& b) {
+  if (a == b) return {};
   const Lines x = split(a, '\n'), y = split(b, '\n');
-  if (x.size() * y.size() > 25'000'000) {
-    out.push_back(kb::text("recipe: differs (", x.size(), " against ", y.size(), " lines)"));
-    return;
-  }
+  if (x.size() * y.size() > 25'000'000) return {kb::text("differs (", x.size(), " against ", y.size(), " lines)")};
+  Lines out;
   std::vector<std::vector<int>> common(x.size() + 1, std::vector<int>(y.size() + 1, 0));
   for (size_t i = x.size(); i-- > 0;)
     for (size_t j = y.size(); j-- > 0;)
@@ -163,13 +163,12 @@ void compare_recipes(const std::string& a, const std::string& b, Lines& out) {
     if (i < x.size() && j < y.size() && x[i] == y[j])
       ++i, ++j;
     else if (i < x.size() && (j == y.size() || common[i + 1][j] >= common[i][j + 1]))
-      out.push_back("recipe - " + x[i++]);
+      out.push_back("- " + x[i++]);
     else
-      out.push_back("recipe + " + y[j++]);
+      out.push_back("+ " + y[j++]);
   }
+  return out;
 }
-
-}  // namespace
 
 std::vector<std::string> diff_checkpoints(const std::string& a, const std::string& b) {
   const Manifest x = verified_manifest(a), y = verified_manifest(b);
@@ -178,7 +177,7 @@ std::vector<std::string> diff_checkpoints(const std::string& a, const std::strin
   compare("recipe name", x.info.recipe_name, y.info.recipe_name, out);
   compare("seed", x.info.recipe_seed, y.info.recipe_seed, out);
   compare_maps("plugin", x.info.plugins, y.info.plugins, out);
-  compare_recipes(x.info.recipe, y.info.recipe, out);
+  for (const std::string& line : diff_recipes(x.info.recipe, y.info.recipe)) out.push_back("recipe " + line);
   compare_tensors(x, y, out);
   return out;
 }

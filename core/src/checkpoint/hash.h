@@ -1,4 +1,4 @@
-// hash.h: the two digests of a checkpoint. XXH3-128 finds damage at memory speed; SHA-256 names a plugin's library.
+// hash.h: the digest of a checkpoint, XXH3-128: it finds damage at memory speed. A plugin's library is named by base/sha256.h.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -26,8 +26,5 @@ class Xxh3 {  // XXH3-128 of a stream of bytes
 };
 
 Digest xxh3(std::string_view bytes);
-
-std::string sha256_hex(std::string_view bytes);       // FIPS 180-4
-std::string sha256_of_file(const std::string& path);  // throws kb::Error with KB_IO
 
 }  // namespace kitbash

@@ -1,6 +1,7 @@
 #include <map>
 #include <memory>
 
+#include "base/sha256.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/read.h"
@@ -10,9 +11,9 @@
 namespace kitbash {
 namespace {
 
-// Every saved value of the store is in the checkpoint as the store has it, and nothing else is.
 bool wanted(Life l, LoadLives lives) { return saved_life(l) && (lives == LoadLives::all || l != Life::optimizer); }
 
+// Every saved value of the store is in the checkpoint as the store has it, and nothing else is.
 void check_against(const Store& store, const Manifest& m, const std::string& path, LoadLives lives) {
   std::map<std::string, const TensorRecord*> there;
   for (const TensorRecord& t : m.tensors)

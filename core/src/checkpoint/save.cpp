@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kChunk = 256 << 10;  // hashed twice and written while it is in the cache
 
-bool full(int error) { return error == ENOSPC || error == EDQUOT; }
+bool full(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
 std::string utc_now() {
   const std::time_t t = std::time(nullptr);

@@ -11,7 +11,8 @@
 namespace kitbash {
 namespace {
 
-void run(Globals& g, const std::string& path, const std::vector<std::string>& set, const std::string& stage, int steps, int threads) {
+void run(Globals& g, const std::string& path, const std::vector<std::string>& set, const std::string& stage, int steps,
+         int threads) {
   now_seconds();
   Registry registry(open_catalog(g));
   register_base_ops(registry);
@@ -34,7 +35,8 @@ void run(Globals& g, const std::string& path, const std::vector<std::string>& se
                         {"product_share", r.product_share},
                         {"start_seconds", r.start_seconds}};
     for (const NodeTime& n : r.slowest)
-      j["slowest"].push_back({{"where", n.where}, {"op", n.op}, {"kernel", n.kernel}, {"seconds", n.seconds}, {"share", n.share}});
+      j["slowest"].push_back(
+          {{"where", n.where}, {"op", n.op}, {"kernel", n.kernel}, {"seconds", n.seconds}, {"share", n.share}});
     all.push_back(j);
   }
   if (all.empty()) kb::fail("[bench] the recipe has no stage '", stage, "'");

@@ -31,7 +31,7 @@ void run(Globals& g, const std::string& path, const std::vector<std::string>& se
   register_base_ops(registry);
   const Recipe recipe = load_recipe(path, set, registry.catalog());
   print_notes(recipe);
-  build_all(recipe, registry, KB_F32);
+  if (recipe.train.compute == "f32") build_all(recipe, registry, KB_F32);
   build_all(recipe, registry, KB_BF16);
   std::cout << path << ": ok (" << recipe.model.layers.size() << " layers, " << recipe.curriculum.size()
             << (recipe.curriculum.size() == 1 ? " stage" : " stages") << ")\n";

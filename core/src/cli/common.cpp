@@ -26,7 +26,7 @@ Catalog open_catalog(const Globals& g) {
 }
 
 void print_notes(const Recipe& recipe) {
-  for (const std::string& note : recipe.notes) std::cerr << "note: " << note << "\n";
+  for (const std::string& note : recipe.notes) std::cerr << note << "\n";  // each begins with "note: "
 }
 
 }  // namespace kitbash

@@ -1,6 +1,7 @@
 // generate: text from a checkpoint. eval: bits per byte of a checkpoint on the held-out split.
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -26,7 +27,8 @@ std::string find_checkpoint(const std::string& path) {
   std::vector<std::string> notices;
   const std::string newest = CheckpointFolder(path + "/checkpoints").newest(notices);
   for (const std::string& n : notices) std::cerr << "notice: " << n << "\n";
-  if (newest.empty()) kb::fail("[checkpoint] ", path, " must be a checkpoint or the folder of a run with one but has none");
+  if (newest.empty())
+    kb::fail("[checkpoint] ", path, " must be a checkpoint or the folder of a run with one but has none");
   return newest;
 }
 
@@ -54,8 +56,10 @@ struct GenerateArguments {
 
 void run_generate(Globals& g, const GenerateArguments& a) {
   if (a.tokens < 1) kb::fail("[generate] --tokens must be at least 1 but got ", a.tokens);
-  if (a.sampling.top_p <= 0 || a.sampling.top_p > 1) kb::fail("[generate] --top-p must be in (0, 1] but got ", a.sampling.top_p);
-  if (a.sampling.temperature < 0) kb::fail("[generate] --temperature must not be negative but got ", a.sampling.temperature);
+  if (!(a.sampling.top_p > 0 && a.sampling.top_p <= 1))
+    kb::fail("[generate] --top-p must be in (0, 1] but got ", a.sampling.top_p);
+  if (!(a.sampling.temperature >= 0 && std::isfinite(a.sampling.temperature)))
+    kb::fail("[generate] --temperature must be 0 or more, and finite, but got ", a.sampling.temperature);
   const std::string checkpoint = find_checkpoint(a.from);
   Registry registry(open_catalog(g));
   register_base_ops(registry);
@@ -73,15 +77,19 @@ void run_generate(Globals& g, const GenerateArguments& a) {
   });
   const double rate = double(made) / std::max(1e-9, now_seconds() - start);
   if (g.json)
-    std::cout << nlohmann::json{{"prompt", a.prompt}, {"text", text}, {"tokens", made}, {"tokens_per_second", rate}, {"checkpoint", checkpoint}}
+    std::cout << nlohmann::json{{"prompt", a.prompt},
+                                {"text", text},
+                                {"tokens", made},
+                                {"tokens_per_second", rate},
+                                {"checkpoint", checkpoint}}
                      .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
               << "\n";
   else
     std::cout << "\n";
 }
 
-void run_eval(Globals& g, const std::string& from, const std::vector<std::string>& set, const std::string& stage, int64_t limit,
-              int threads) {
+void run_eval(Globals& g, const std::string& from, const std::vector<std::string>& set, const std::string& stage,
+              int64_t limit, int threads) {
   const std::string checkpoint = find_checkpoint(from);
   Registry registry(open_catalog(g));
   register_base_ops(registry);
@@ -95,9 +103,9 @@ void run_eval(Globals& g, const std::string& from, const std::vector<std::string
   session.enter_stage(*at);
   load_checkpoint(checkpoint, session.memory());
   g.accepted = true;
-  const Evaluation e = evaluate(session, recipe, *at, limit);
+  const Evaluation e = *evaluate(session, recipe, *at, limit);
   if (g.json) {
-    std::cout << nlohmann::json{{"checkpoint", checkpoint}, {"stage", at->name},    {"loss", e.loss},
+    std::cout << nlohmann::json{{"checkpoint", checkpoint},         {"stage", at->name},  {"loss", e.loss},
                                 {"bits_per_byte", e.bits_per_byte}, {"tokens", e.tokens}, {"bytes", e.bytes}}
                      .dump(2)
               << "\n";

@@ -20,6 +20,25 @@ struct Arguments {
   TrainOptions options;
 };
 
+// For a shell: quoted when it is no plain word.
+std::string quoted(const std::string& s) {
+  constexpr auto plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!s.empty() && s.find_first_not_of(plain) == std::string::npos) return s;
+  std::string q = "'";
+  for (const char c : s) q += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return q + "'";
+}
+
+std::string resume_command(const Globals& g, const Arguments& a, const std::string& folder) {
+  std::string c = "kitbash train " + quoted(a.recipe) + " --run " + quoted(folder) + " --resume";
+  for (const std::string& s : a.set) c += " --set " + quoted(s);
+  if (a.options.threads) c += " --threads " + std::to_string(a.options.threads);
+  if (a.arena != "planned") c += " --arena " + a.arena;
+  for (const std::string& p : g.plugin_path) c += " --plugin-path " + quoted(p);
+  if (g.json) c += " --json";
+  return c;
+}
+
 void run(Globals& g, Arguments& a) {
   Registry registry(open_catalog(g));
   register_base_ops(registry);
@@ -29,8 +48,7 @@ void run(Globals& g, Arguments& a) {
   o.json = g.json;
   o.arena = probe_arena(a.arena);
   if (o.run.empty()) o.run = "runs/" + recipe.name;
-  o.command = "kitbash train " + a.recipe + " --run " + o.run + " --resume";
-  for (const std::string& s : a.set) o.command += " --set '" + s + "'";
+  o.command = resume_command(g, a, o.run);
   catch_signals();
   Trainer trainer(recipe, registry, o);
   g.accepted = true;
@@ -49,10 +67,13 @@ void add_train(CLI::App& app, Globals& g) {
   verb->add_option("--set", a->set, "replace a key; repeatable")->type_name("KEY=VALUE")->take_all();
   verb->add_option("--run", a->options.run, "folder of the run; default runs/NAME")->type_name("FOLDER");
   verb->add_flag("--resume", a->options.resume, "continue from the newest good checkpoint of the run");
-  verb->add_option("--stop-after", a->options.stop_after, "save and stop after this many steps, exit code 75")->type_name("STEPS");
+  verb->add_option("--stop-after", a->options.stop_after, "save and stop after this many steps, exit code 75")
+      ->type_name("STEPS");
   verb->add_option("--threads", a->options.threads, "of the cpu; 0: all cores")->type_name("N");
   verb->add_option("--arena", a->arena, "planned, separate or poison")->type_name("MODE");
-  common_options(*verb, g, true, "kitbash train recipes/quickstart.toml\n\nExit codes: 0 ok, 2 usage or recipe error, 3 run failed, 75 stopped: run again with --resume");
+  common_options(*verb, g, true,
+                 "kitbash train recipes/quickstart.toml\n\nExit codes: 0 ok, 2 usage or recipe error, 3 run failed, 75 "
+                 "stopped: run again with --resume");
   verb->callback([&g, a] { run(g, *a); });
 }
 

@@ -33,7 +33,7 @@ struct Node {
   std::string name;  // of an input or store entry
   Ids in, out;
   std::vector<int32_t> alias;  // per output: the input that it changes in place, or -1; empty: none
-  Ids base;   // per output: a value it is added to, in place, or 0; empty: none
+  Ids base;                    // per output: a value it is added to, in place, or 0; empty: none
   NodeId clone_of = no_node;   // recompute: the forward node it repeats
   bool is(const char* op_name) const { return kind == NodeKind::op && op->name == op_name; }
   uint32_t traits() const { return op ? op->table->traits : 0; }

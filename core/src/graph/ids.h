@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <stdexcept>
 
 namespace kitbash {
 
@@ -48,6 +49,10 @@ class Ids {
   const uint32_t* data() const { return room_ > in_place ? heap_ : here_; }
   uint32_t& operator[](size_t i) { return data()[i]; }
   uint32_t operator[](size_t i) const { return data()[i]; }
+  uint32_t at(size_t i) const {
+    if (i >= size_) throw std::out_of_range("a node has no such operand");
+    return data()[i];
+  }
   uint32_t* begin() { return data(); }
   uint32_t* end() { return data() + size_; }
   const uint32_t* begin() const { return data(); }

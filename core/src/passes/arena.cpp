@@ -63,7 +63,7 @@ struct Planner {
   std::map<std::string, int32_t> store_buffer;
   int32_t end;
   std::vector<int32_t> run_of;  // by position: index in plan.runs, or -1
-  std::vector<char> early;      // by position: runs before its run, so it must not take a buffer that the run still reads
+  std::vector<char> early;  // by position: runs before its run, so it must not take a buffer that the run still reads
 
   Planner(const Graph& graph, std::vector<NodeId> order)
       : g(graph),
@@ -219,8 +219,10 @@ struct Planner {
       Buffer& b = plan.buffers[size_t(i)];
       if (b.home != Buffer::Home::arena || b.last >= end) continue;
       const int32_t r = run_of[size_t(b.first)];
-      const bool member = r >= 0 && std::count(plan.runs[size_t(r)].members.begin(), plan.runs[size_t(r)].members.end(), b.first);
-      if (member && !copied[size_t(i)] && b.last <= plan.runs[size_t(r)].last && b.bytes % plan.runs[size_t(r)].rows == 0) {
+      const bool member =
+          r >= 0 && std::count(plan.runs[size_t(r)].members.begin(), plan.runs[size_t(r)].members.end(), b.first);
+      if (member && !copied[size_t(i)] && b.last <= plan.runs[size_t(r)].last &&
+          b.bytes % plan.runs[size_t(r)].rows == 0) {
         b.home = Buffer::Home::tile;
         inside[size_t(r)].push_back(i);
         continue;
@@ -278,8 +280,8 @@ struct Planner {
 
 }  // namespace
 
-MemoryPlan plan_memory(const Graph& g, std::vector<NodeId> order,
-                       const std::function<int64_t(const Node&)>& workspace, std::vector<RowRun> runs) {
+MemoryPlan plan_memory(const Graph& g, std::vector<NodeId> order, const std::function<int64_t(const Node&)>& workspace,
+                       std::vector<RowRun> runs) {
   Planner p(g, std::move(order));
   p.plan.runs = std::move(runs);
   p.early.assign(p.plan.order.size(), 0);

@@ -22,7 +22,8 @@ std::vector<char> reachable(const Graph& g, const std::vector<ValueId>& want) {
 
 }  // namespace
 
-std::map<ValueId, ValueId> differentiate(Graph& g, ValueId loss, const std::vector<ValueId>& want, const GradientReady& ready) {
+std::map<ValueId, ValueId> differentiate(Graph& g, ValueId loss, const std::vector<ValueId>& want,
+                                         const GradientReady& ready) {
   if (kb::elements(g.type(loss)) != 1) kb::fail("the loss must be a scalar but got ", type_text(g.type(loss)));
   const auto last = int64_t(g.nodes.size());
   const std::vector<char> need = reachable(g, want);
@@ -37,7 +38,8 @@ std::map<ValueId, ValueId> differentiate(Graph& g, ValueId loss, const std::vect
   for (ValueId v : want) wanted_value[v] = 1;
   for (int64_t i = last - 1; i >= 0; --i) {
     // A value without a maker op is read first by the node after it, whose rule has just run.
-    if (const Node& r = g.nodes[size_t(i)]; ready && r.kind != NodeKind::op && wanted_value[r.out[0]] && gradient[r.out[0]]) {
+    if (const Node& r = g.nodes[size_t(i)];
+        ready && r.kind != NodeKind::op && wanted_value[r.out[0]] && gradient[r.out[0]]) {
       ready(r.out[0], gradient[r.out[0]]);
       continue;
     }

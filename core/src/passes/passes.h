@@ -36,12 +36,12 @@ enum class ArenaMode { planned, separate, poison };
 // Consecutive nodes that work on each row of axis 0 alone. They run together, a few rows at a time, so that what passes between
 // them stays in the cache, and what only they see needs no memory beyond a tile.
 struct RowRun {
-  int32_t first = 0, last = 0;      // positions, inclusive
-  int64_t rows = 0;                 // axis 0 of every member's outputs
-  uint32_t extent = 0;              // of every member's outputs
-  std::vector<int32_t> members;     // positions, in order
-  std::vector<int32_t> before;      // positions of small nodes inside that need nothing of the run: they run first
-  int64_t row_bytes = 0;            // scratch that one row needs
+  int32_t first = 0, last = 0;   // positions, inclusive
+  int64_t rows = 0;              // axis 0 of every member's outputs
+  uint32_t extent = 0;           // of every member's outputs
+  std::vector<int32_t> members;  // positions, in order
+  std::vector<int32_t> before;   // positions of small nodes inside that need nothing of the run: they run first
+  int64_t row_bytes = 0;         // scratch that one row needs
 };
 // Which inputs of a row-local node are cut along axis 0; the others are passed whole. Empty: the node is not row-local.
 std::vector<char> row_inputs(const Graph& g, const Node& n);
@@ -51,10 +51,10 @@ std::vector<RowRun> find_row_runs(const Graph& g, const std::vector<NodeId>& ord
 
 struct Buffer {
   enum class Home : uint8_t { arena, store, feed, tile } home = Home::arena;  // tile: offset within a row's scratch
-  int64_t bytes = 0, offset = -1;  // offset: in the arena
-  int32_t first = 0, last = 0;     // positions in the order at which it is live, both inclusive
-  std::string entry;               // store: its name
-  NodeId node = no_node;           // its first writer, for messages
+  int64_t bytes = 0, offset = -1;                                             // offset: in the arena
+  int32_t first = 0, last = 0;  // positions in the order at which it is live, both inclusive
+  std::string entry;            // store: its name
+  NodeId node = no_node;        // its first writer, for messages
 };
 struct CopyIn {  // before the node at `position` runs, `from` is copied into the buffer of `to`
   int32_t position;

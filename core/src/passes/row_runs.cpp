@@ -24,7 +24,9 @@ bool keeps_axis_0(const Node& n, int rank) {
 }  // namespace
 
 std::vector<char> row_inputs(const Graph& g, const Node& n) {
-  if (n.kind != NodeKind::op || n.out.empty() || (n.traits() & (KB_VIEW | KB_SOURCE | KB_COLLECTIVE)) || !n.base.empty() || !n.alias.empty()) return {};
+  if (n.kind != NodeKind::op || n.out.empty() || (n.traits() & (KB_VIEW | KB_SOURCE | KB_COLLECTIVE)) ||
+      !n.base.empty() || !n.alias.empty())
+    return {};
   const kb_type& out = g.type(n.out[0]);
   if (out.rank < 1 || n.in.empty() || !n.in[0]) return {};
   const kb_type& x = g.type(n.in[0]);
@@ -43,7 +45,8 @@ std::vector<char> row_inputs(const Graph& g, const Node& n) {
   if (x.rank < 2 || x.shape[0] != out.shape[0]) return {};
   cut[0] = 1;
   if (op == "softmax" || op == "rms_norm" || op == "topk") return cut;
-  if (op == "sum" || op == "amax" || op == "slice" || op == "unslice") return keeps_axis_0(n, x.rank) ? cut : std::vector<char>{};
+  if (op == "sum" || op == "amax" || op == "slice" || op == "unslice")
+    return keeps_axis_0(n, x.rank) ? cut : std::vector<char>{};
   if (op == "sum_to" || op == "broadcast") return x.rank == out.rank ? cut : std::vector<char>{};
   if (op == "take" || op == "untake") return {1, 1};
   if (op == "concat") return keeps_axis_0(n, x.rank) ? std::vector<char>(n.in.size(), 1) : std::vector<char>{};

@@ -9,9 +9,14 @@
 namespace kitbash {
 
 void load_tensor(const SafeTensor& from, const std::string& name, const kb_type& type, void* to) {
-  if (from.elements() != kb::elements(type))
-    kb::fail("[probe] ", name, " must have ", kb::elements(type), " elements (", type_text(type), ") but got ",
-             from.elements());
+  // Axes of size 1 may come and go; any other shape, and integers for floats or floats for integers, are a mistake.
+  std::vector<int64_t> want(type.shape, type.shape + type.rank), got = from.shape;
+  for (auto* s : {&want, &got}) std::erase(*s, 1);
+  if (want != got || is_integer_dtype(from.dtype) != (type.dtype < KB_BF16)) {
+    std::string shape;
+    for (int64_t n : from.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(n);
+    kb::fail("[probe] ", name, " must be ", type_text(type), " but got ", from.dtype, " [", shape, "]");
+  }
   const std::vector<double> v = tensor_values(from, name);
   for (size_t i = 0; i < v.size(); ++i) switch (type.dtype) {
       case KB_F64:

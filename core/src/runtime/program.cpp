@@ -47,10 +47,12 @@ Program::Program(std::unique_ptr<Graph> g, Device& device, ArenaMode mode, bool 
     std::vector<char> eligible(graph.nodes.size(), 0);
     for (size_t p = 0; p < order.size(); ++p)
       if (const kb_kernel* k = choices_[p].kernel) eligible[order[p]] = !k->prepare && !k->workspace;
-    runs = find_row_runs(graph, order, [&](const Node& n) { return eligible[size_t(&n - graph.nodes.data())] != 0; }, decide_at_);
+    runs = find_row_runs(
+        graph, order, [&](const Node& n) { return eligible[size_t(&n - graph.nodes.data())] != 0; }, decide_at_);
   }
   plan_ = plan_memory(
-      graph, std::move(order), [&](const Node& n) { return workspace[size_t(&n - graph.nodes.data())]; }, std::move(runs));
+      graph, std::move(order), [&](const Node& n) { return workspace[size_t(&n - graph.nodes.data())]; },
+      std::move(runs));
   extents_.assign(graph.extents.size(), 0);
   for (const ValueInfo& v : graph.values)
     if (v.type.extent) extents_[v.type.extent] = std::max(extents_[v.type.extent], int32_t(v.type.shape[0]));
@@ -223,7 +225,8 @@ void Program::launch(Launch& l) {
 }
 
 std::optional<std::string> Program::run(Check check) {
-  if (check != Check::none && !plan_.runs.empty()) kb::fail("[", graph_->name, "] a checked run needs a program without row runs");
+  if (check != Check::none && !plan_.runs.empty())
+    kb::fail("[", graph_->name, "] a checked run needs a program without row runs");
   std::optional<std::string> bad;
   bool ok = true;
   size_t in = 0, out = 0, run = 0;
@@ -250,7 +253,8 @@ std::optional<std::string> Program::run(Check check) {
     }
     for (; out < plan_.copies_out.size() && plan_.copies_out[out].position <= p; ++out) {
       const Write& w = graph_->writes[plan_.copies_out[out].write];
-      if (decide_at_ >= 0 && p < decide_at_) kb::fail("[", graph_->name, "] '", w.name, "' is written before step_ok is known");
+      if (decide_at_ >= 0 && p < decide_at_)
+        kb::fail("[", graph_->name, "] '", w.name, "' is written before step_ok is known");
       std::memcpy(store_->at(w.name), address(w.value), size_t(type_bytes(graph_->type(w.value))));
     }
     if (p == decide_at_) ok = scalar("step_ok") != 0;

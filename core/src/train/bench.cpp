@@ -15,8 +15,8 @@ namespace kitbash {
 namespace {
 
 bool is_product(const std::string& op) {
-  static const std::set<std::string> ops{"matmul", "grouped_linear", "grouped_outer", "attention", "attention_backward", "kda",
-                                         "kda_backward"};
+  static const std::set<std::string> ops{"matmul", "grouped_linear", "grouped_outer", "attention", "attention_backward",
+                                         "kda",    "kda_backward"};
   return ops.count(op) > 0;
 }
 
@@ -106,7 +106,8 @@ BenchResult bench_stage(Session& s, const Recipe& recipe, const StageConfig& sta
       const Node& n = p->graph().nodes[p->plan().order[i]];
       if (n.kind != NodeKind::op) continue;
       const double t = p->seconds()[i] / steps;
-      const double f = p == &s.micro() ? node_flops(p->graph(), n) * double(stage.batch_tokens / stage.micro_tokens) : 0;
+      const double f =
+          p == &s.micro() ? node_flops(p->graph(), n) * double(stage.batch_tokens / stage.micro_tokens) : 0;
       total += t;
       if (is_product(n.op->name)) products += t, r.product_flops += f / double(stage.batch_tokens);
       std::string where = p->graph().where_text(n);
@@ -126,7 +127,8 @@ BenchResult bench_stage(Session& s, const Recipe& recipe, const StageConfig& sta
     x.gflops = is_product(x.op) && x.seconds > 0 ? x.gflops / x.seconds : 0;
     r.slowest.push_back(x);
   }
-  std::sort(r.slowest.begin(), r.slowest.end(), [](const NodeTime& a, const NodeTime& b) { return a.seconds > b.seconds; });
+  std::sort(r.slowest.begin(), r.slowest.end(),
+            [](const NodeTime& a, const NodeTime& b) { return a.seconds > b.seconds; });
   r.slowest.resize(std::min<size_t>(10, r.slowest.size()));
   r.machine_gflops = machine_gflops(s.model().registry(), s.device());
   r.ideal_tokens_per_second = r.machine_gflops * 1e9 / r.product_flops;

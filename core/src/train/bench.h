@@ -14,13 +14,13 @@ struct NodeTime {
 struct BenchResult {
   std::string stage;
   int64_t context = 0, batch_tokens = 0;
-  double tokens_per_second = 0;       // median of the steps
-  double product_flops = 0;           // matrix products, forward and backward, a token
-  double machine_gflops = 0;          // float matrix product of 512 x 512 x 512
+  double tokens_per_second = 0;  // median of the steps
+  double product_flops = 0;      // matrix products, forward and backward, a token
+  double machine_gflops = 0;     // float matrix product of 512 x 512 x 512
   double ideal_tokens_per_second = 0;
-  double product_share = 0;           // of the time
-  double start_seconds = 0;           // from the start of the process to the end of the first step
-  std::vector<NodeTime> slowest;      // ten, by place and op
+  double product_share = 0;       // of the time
+  double start_seconds = 0;       // from the start of the process to the end of the first step
+  std::vector<NodeTime> slowest;  // ten, by place and op
 };
 // Random tokens in documents of the stage's context; `steps` timed steps after two that are not.
 BenchResult bench_stage(Session& s, const Recipe& recipe, const StageConfig& stage, int steps);

@@ -19,7 +19,8 @@ ExpertLoad expert_load(const Program& apply) {
       most = std::max(most, x);
       out.dead += x == 0;
     }
-    if (sum > 0 && most * double(n) / sum > out.worst) out.worst = most * double(n) / sum, out.where = name.substr(0, name.size() - 5);
+    if (sum > 0 && most * double(n) / sum > out.worst)
+      out.worst = most * double(n) / sum, out.where = name.substr(0, name.size() - 5);
   }
   return out;
 }

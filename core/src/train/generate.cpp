@@ -14,8 +14,9 @@ namespace kitbash {
 Generator::Generator(const Recipe& recipe, Registry& registry, int64_t capacity, int64_t piece, int threads)
     : device_(registry, KB_CPU, threads),
       model_(recipe, registry),
-      tokenizer_(recipe.data.tokenizer ? *recipe.data.tokenizer
-                                       : throw kb::Error("[generate] the recipe must have a [data] table with a tokenizer"),
+      tokenizer_(recipe.data.tokenizer
+                     ? *recipe.data.tokenizer
+                     : throw kb::Error("[generate] the recipe must have a [data] table with a tokenizer"),
                  registry),
       capacity_(capacity),
       piece_(piece) {
@@ -60,7 +61,8 @@ void Generator::run(Program& p, const int32_t* tokens, int64_t n) {
 const std::vector<double>& Generator::append(const std::vector<int32_t>& tokens) {
   if (tokens.empty()) kb::fail("[generate] at least one token must be appended");
   if (length_ + int64_t(tokens.size()) > capacity_)
-    kb::fail("[generate] the sequence must fit into ", capacity_, " tokens but would have ", length_ + int64_t(tokens.size()));
+    kb::fail("[generate] the sequence must fit into ", capacity_, " tokens but would have ",
+             length_ + int64_t(tokens.size()));
   Program* used = nullptr;
   for (size_t at = 0; at < tokens.size();) {
     const int64_t left = int64_t(tokens.size() - at), n = left == 1 ? 1 : std::min(left, piece_);
@@ -77,7 +79,8 @@ const std::vector<double>& Generator::append(const std::vector<int32_t>& tokens)
 int32_t sample_token(const std::vector<double>& logits, const SamplingOptions& o, int64_t position) {
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[size_t(a)] > logits[size_t(b)]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return logits[size_t(a)] > logits[size_t(b)]; });
   if (o.temperature <= 0) return order[0];
   std::vector<double> p(order.size());
   double sum = 0;

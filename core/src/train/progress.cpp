@@ -26,7 +26,8 @@ void Progress::clear() {
   drawn_ = false;
 }
 
-void Progress::step(const std::string& stage, int64_t step, int64_t steps, double loss, double rate, bool log_point) {
+void Progress::step(const std::string& stage, int64_t step, int64_t steps, double loss, double rate, double left,
+                    bool log_point) {
   if (json_) return;
   const auto now = std::chrono::steady_clock::now();
   if (terminal_ && now - last_ < std::chrono::milliseconds(100) && step != steps) return;
@@ -34,8 +35,8 @@ void Progress::step(const std::string& stage, int64_t step, int64_t steps, doubl
   last_ = now;
   char line[160];
   if (!terminal_) {
-    std::snprintf(line, sizeof line, "%-6s step %lld/%lld  loss %.4f  %.0f tokens/s", stage.c_str(), (long long)step,
-                  (long long)steps, loss, rate);
+    std::snprintf(line, sizeof line, "%-6s step %lld/%lld  loss %.4f  %.0f tokens/s  %s left", stage.c_str(),
+                  (long long)step, (long long)steps, loss, rate, duration_text(left).c_str());
     std::puts(line);
     std::fflush(stdout);
     return;
@@ -43,8 +44,8 @@ void Progress::step(const std::string& stage, int64_t step, int64_t steps, doubl
   constexpr int width = 24;
   const int full = steps ? int(width * step / steps) : 0;
   const std::string bar = std::string(size_t(full), '#') + std::string(size_t(width - full), '.');
-  std::snprintf(line, sizeof line, "\r\033[K%s [%s] %lld/%lld  loss %.3f  %.0f tokens/s  ", stage.c_str(), bar.c_str(),
-                (long long)step, (long long)steps, loss, rate);
+  std::snprintf(line, sizeof line, "\r\033[K%s [%s] %lld/%lld  loss %.3f  %.0f tokens/s  %s left  ", stage.c_str(),
+                bar.c_str(), (long long)step, (long long)steps, loss, rate, duration_text(left).c_str());
   std::fputs(line, stdout);
   std::fflush(stdout);
   drawn_ = true;

@@ -11,9 +11,10 @@ class Progress {
  public:
   explicit Progress(bool json);
   ~Progress();
-  void step(const std::string& stage, int64_t step, int64_t steps, double loss, double tokens_per_second, bool log_point);
-  void say(const std::string& line);            // a line that stays
-  void event(const nlohmann::json& e);          // printed with json only
+  void step(const std::string& stage, int64_t step, int64_t steps, double loss, double tokens_per_second,
+            double seconds_left, bool log_point);
+  void say(const std::string& line);    // a line that stays
+  void event(const nlohmann::json& e);  // printed with json only
   bool json() const { return json_; }
 
  private:

@@ -1,23 +1,32 @@
-// run_folder.h: what a run leaves behind: recipe.toml (resolved), metrics.jsonl, train.log, checkpoints/.
+// run_folder.h: what a run leaves behind: recipe.toml (resolved), metrics.jsonl, train.log, checkpoints/, lock.
 #pragma once
 #include <fstream>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
+
+#include "checkpoint/run_lock.h"
 
 namespace kitbash {
 
 class RunFolder {
  public:
-  // Creates the folder. Throws if it holds a run and `resume` is false, or holds none and `resume` is true.
+  // Creates the folder and keeps it from other processes. Throws if it holds a run and `resume` is false, or if it is not there
+  // and `resume` is true (a run that ended before its first line is resumed from nothing).
   RunFolder(std::string path, bool resume);
   const std::string& path() const { return path_; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   void write_recipe(const std::string& resolved);
-  void metric(const nlohmann::json& line);  // appended and flushed
-  void log(const std::string& line);        // with the time, UTC
+  // Appended and flushed, as the others; each throws kb::Error with KB_IO when the disk does not take it.
+  void metric(const nlohmann::json& line);
+  // The lines so far, less those after `step`, which a resumed run writes again (and less a last one that was cut off).
+  std::vector<nlohmann::json> keep_metrics(int64_t step);
+  void log(const std::string& line);  // with the time, UTC
 
  private:
+  void open();
   std::string path_;
+  RunLock lock_;
   std::ofstream metrics_, log_;
 };
 

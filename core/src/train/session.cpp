@@ -14,14 +14,16 @@ Session::Session(const Recipe& recipe, Registry& registry, int threads, ArenaMod
     : recipe_(recipe),
       device_(registry, KB_CPU, threads),
       model_(recipe, registry),
-      tokenizer_(recipe.data.tokenizer ? *recipe.data.tokenizer
-                                       : throw kb::Error("[train] the recipe must have a [data] table with a tokenizer"),
+      tokenizer_(recipe.data.tokenizer
+                     ? *recipe.data.tokenizer
+                     : throw kb::Error("[train] the recipe must have a [data] table with a tokenizer"),
                  registry),
       mode_(arena) {
   if (recipe.train.compute != "f32")
     kb::fail("[train] train.compute must be f32 on the cpu but got ", recipe.train.compute);
   if (tokenizer_.vocab() > recipe.model.vocab)
-    kb::fail("[train] model.vocab must be at least ", tokenizer_.vocab(), " for this tokenizer but got ", recipe.model.vocab);
+    kb::fail("[train] model.vocab must be at least ", tokenizer_.vocab(), " for this tokenizer but got ",
+             recipe.model.vocab);
 }
 
 BuildOptions Session::options() const {
@@ -32,12 +34,11 @@ BuildOptions Session::options() const {
 }
 
 void Session::enter_stage(const StageConfig& s) {
-  Bounds b;
-  b.tokens = s.micro_tokens, b.documents = s.max_documents;
+  bounds_.tokens = s.micro_tokens, bounds_.documents = s.max_documents;
   micro_.reset(), apply_.reset(), eval_.reset(), arena_.reset();
-  micro_ = std::make_unique<Program>(model_.micro(b, options()), device_, mode_);
+  micro_ = std::make_unique<Program>(model_.micro(bounds_, options()), device_, mode_);
   apply_ = std::make_unique<Program>(model_.apply(options()), device_, mode_);
-  eval_ = std::make_unique<Program>(model_.eval(b, options()), device_, mode_);
+  eval_ = std::make_unique<Program>(model_.eval(bounds_, options()), device_, mode_);
   if (!memory_) memory_ = std::make_unique<StoreMemory>(model_.store);
   memory_->allocate();
   arena_ = std::make_unique<Arena>();
@@ -54,9 +55,30 @@ void Session::init_parameters() {
   init.run();
 }
 
+void Session::clear_sums() {
+  for (const StoreEntry& e : model_.store.entries())
+    if (e.life == Life::accumulator || e.life == Life::step) memory_->fill(e.name);
+}
+
+std::optional<std::string> Session::first_bad_node(const std::vector<MicroBatch>& batches) {
+  Program whole(model_.micro(bounds_, options()), device_, mode_, false);
+  Arena arena;
+  whole.reserve(arena);
+  whole.bind(arena, *memory_);
+  clear_sums();
+  std::optional<std::string> bad;
+  for (size_t i = 0; i < batches.size() && !bad; ++i) {
+    feed_batch(whole, batches[i]);
+    bad = whole.run(Check::finite);
+  }
+  clear_sums();
+  return bad;
+}
+
 int64_t Session::planned_bytes() const { return memory_->bytes() + arena_->bytes(); }
 
-Evaluation evaluate(Session& s, const Recipe& recipe, const StageConfig& stage, int64_t limit) {
+std::optional<Evaluation> evaluate(Session& s, const Recipe& recipe, const StageConfig& stage, int64_t limit,
+                                   bool (*stop)()) {
   StreamOptions o;
   o.split = "held_out";
   o.seed = uint64_t(recipe.train.seed);
@@ -65,6 +87,7 @@ Evaluation evaluate(Session& s, const Recipe& recipe, const StageConfig& stage, 
   double nats = 0, weight = 0;
   Evaluation e;
   while (limit == 0 || e.tokens < limit) {
+    if (stop && stop()) return std::nullopt;
     const MicroBatch b = stream.next();
     if (b.used == 0) break;
     feed_batch(s.eval(), b);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/stream.h"
 #include "model/language_model.h"
@@ -27,6 +28,10 @@ class Session {
   Device& device() { return device_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
   int64_t planned_bytes() const;  // store and arena of the stage
+  // Runs micro-batches of the stage again, every node by itself, and describes the first whose output is not finite. The sums
+  // are back at their fill afterwards.
+  std::optional<std::string> first_bad_node(const std::vector<MicroBatch>& batches);
+  void clear_sums();  // accumulators and states of a step: what half a step has left behind
 
  private:
   BuildOptions options() const;
@@ -35,6 +40,7 @@ class Session {
   LanguageModel model_;
   Tokenizer tokenizer_;
   ArenaMode mode_;
+  Bounds bounds_;  // of the stage
   std::unique_ptr<StoreMemory> memory_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Program> micro_, apply_, eval_;
@@ -45,8 +51,10 @@ struct Evaluation {
   double bits_per_byte = 0;  // all counted nats over the bytes of the text
   int64_t tokens = 0, bytes = 0;
 };
-// Over the held-out split, once through or up to `limit` tokens (0: all). Changes nothing in the store.
-Evaluation evaluate(Session& s, const Recipe& recipe, const StageConfig& stage, int64_t limit);
+// Over the held-out split, once through or up to `limit` tokens (0: all). Changes nothing in the store. Throws when no source
+// has held-out text. `stop` is asked between micro-batches; nothing comes back when it says yes.
+std::optional<Evaluation> evaluate(Session& s, const Recipe& recipe, const StageConfig& stage, int64_t limit,
+                                   bool (*stop)() = nullptr);
 
 // Seconds since the first call.
 double now_seconds();

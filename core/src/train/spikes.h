@@ -23,7 +23,7 @@ class SpikeRule {
 
  private:
   static double limit(const std::vector<double>& v);
-  std::vector<double> loss_, norm_;                   // oldest first
+  std::vector<double> loss_, norm_;  // oldest first
 };
 
 }  // namespace kitbash

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/number.h"
-#include "base/table.h"
+#include "data/reader.h"
 #include "kitbash/error.h"
 #include "train/feed.h"
 
@@ -20,6 +20,24 @@ std::string figure(const char* format, double v) {
   std::snprintf(t, sizeof t, format, v);
   return t;
 }
+
+// Opens both splits of every source; true: there is held-out text.
+bool open_sources(const Recipe& recipe, Registry& registry) {
+  if (recipe.data.sources.empty()) kb::fail("[train] the recipe must have a source; write [data.sources.NAME]");
+  bool held_out = false;
+  for (const auto& [name, c] : recipe.data.sources) {
+    if (!SourceReader(name, *c, registry, "train").count())
+      kb::fail("[data.sources.", name, "] the source must have samples in the split 'train' but has none");
+    held_out = SourceReader(name, *c, registry, "held_out").count() > 0 || held_out;
+  }
+  return held_out;
+}
+
+std::vector<std::unique_ptr<Instance>> make_schedules(const Recipe& recipe, Registry& registry) {
+  std::vector<std::unique_ptr<Instance>> all;
+  for (const StageConfig& s : recipe.curriculum) all.push_back(create_instance(*s.schedule, registry, &host_table()));
+  return all;
+}
 }  // namespace
 
 void catch_signals() {
@@ -27,6 +45,7 @@ void catch_signals() {
   a.sa_handler = [](int s) { got_signal = s; };
   sigaction(SIGINT, &a, nullptr);
   sigaction(SIGTERM, &a, nullptr);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 bool signal_received() { return got_signal != 0; }
 
@@ -40,160 +59,183 @@ Trainer::Trainer(const Recipe& recipe, Registry& registry, TrainOptions o)
       registry_(registry),
       options_(std::move(o)),
       session_(recipe, registry, options_.threads, options_.arena),
+      has_held_out_(open_sources(recipe, registry)),
+      schedules_(make_schedules(recipe, registry)),
       folder_(options_.run, options_.resume),
       checkpoints_(folder_.checkpoints(), int(recipe.train.keep)),
-      progress_(options_.json) {
-  check_recipe();
-}
+      progress_(options_.json) {}
 
-void Trainer::check_recipe() const {
-  if (recipe_.data.sources.empty()) kb::fail("[train] the recipe must have a source in [data.sources]");
+void Trainer::notice(const std::string& text) {
+  progress_.say("notice: " + text);
+  progress_.event({{"event", "notice"}, {"step", position_.step}, {"text", text}});
+  folder_.log("notice: " + text);
 }
 
 void Trainer::start() {
-  session_.enter_stage(recipe_.curriculum[0]);
-  session_.init_parameters();
-  folder_.write_recipe(recipe_.resolved);
-  if (!options_.resume) return;
-  std::vector<std::string> notices;
-  const std::string newest = checkpoints_.newest(notices);
-  for (const std::string& n : notices) progress_.say("notice: " + n);
-  if (newest.empty()) {
-    progress_.say("no checkpoint yet: starting from the first step");
-    return;
+  std::string newest;
+  if (options_.resume) {
+    std::vector<std::string> notices;
+    newest = checkpoints_.newest(notices);
+    for (const std::string& n : notices) notice(n);
+    if (newest.empty()) notice("no checkpoint yet: starting from the first step");
   }
-  const CheckpointInfo info = load_checkpoint(newest, session_.memory());
-  if (info.recipe != recipe_.resolved)
-    kb::fail("[train] ", newest, " must come from this recipe but its recipe differs; see `kitbash checkpoint list ",
-             folder_.checkpoints(), "`, or start another --run");
+  if (newest.empty()) {
+    folder_.keep_metrics(0);
+    session_.enter_stage(recipe_.curriculum[0]);
+    session_.init_parameters();
+    folder_.write_recipe(recipe_.resolved);
+  } else {
+    resume(newest);
+  }
+  if (!has_held_out_)
+    notice("no source has held-out text, so there is no evaluation; name a file as held_out of a source");
+}
+
+void Trainer::resume(const std::string& checkpoint) {
+  const std::vector<std::string> differ = diff_recipes(read_manifest(checkpoint).recipe, recipe_.resolved);
+  if (!differ.empty()) {
+    std::string lines;
+    for (size_t i = 0; i < differ.size() && i < 20; ++i) lines += "\n  " + differ[i];
+    if (differ.size() > 20) lines += "\n  and " + std::to_string(differ.size() - 20) + " more";
+    kb::fail("[train] ", checkpoint,
+             " must be resumed with the recipe it was written by (-) but this one (+) differs:", lines,
+             "\nresume with ", folder_.path(), "/recipe.toml, or start another --run");
+  }
+  const auto at = size_t(read_manifest(checkpoint).position.stage);
+  if (at >= recipe_.curriculum.size())
+    kb::fail("[", checkpoint, "] must be in one of the ", recipe_.curriculum.size(),
+             " stages of the recipe but is in stage ", at);
+  session_.enter_stage(recipe_.curriculum[at]);
+  const CheckpointInfo info = load_checkpoint(checkpoint, session_.memory());
   position_ = info.position;
   spikes_.restore(position_.recent_loss, position_.recent_norm);
-  last_checkpoint_ = newest;
+  last_checkpoint_ = checkpoint;
   last_loss_ = info.loss;
-  progress_.say("resumed from " + newest + " (step " + std::to_string(position_.step) + ")");
+  saved_step_ = position_.step;
+  past_ = folder_.keep_metrics(position_.step);
+  for (const nlohmann::json& line : past_)
+    if (line.value("event", "") == "evaluation") results_.push_back(result_of(line));
+  const std::string text = "resumed from " + checkpoint + " (step " + std::to_string(position_.step) + ")";
+  progress_.say(text);
+  folder_.log(text);
+  progress_.event({{"event", "resumed"}, {"step", position_.step}, {"checkpoint", checkpoint}});
 }
 
 TrainEnd Trainer::run() {
   now_seconds();
   start();
-  TrainEnd end = TrainEnd::done;
-  for (auto i = size_t(position_.stage); i < recipe_.curriculum.size(); ++i)
-    if (!run_stage(i, end)) return end;
-  return end;
+  const auto first = size_t(position_.stage);
+  for (size_t i = first; i < recipe_.curriculum.size(); ++i) {
+    if (i > first) session_.enter_stage(recipe_.curriculum[i]);
+    if (const auto end = run_stage(i)) return *end;
+  }
+  return TrainEnd::done;
 }
 
-bool Trainer::run_stage(size_t index, TrainEnd& end) {
+bool Trainer::stop_wanted() const {
+  return signal_received() || (options_.stop_after && position_.step >= options_.stop_after);
+}
+
+std::optional<TrainEnd> Trainer::run_stage(size_t index) {
   const StageConfig& s = recipe_.curriculum[index];
   const int64_t steps = stage_steps(s);
-  if (index > 0) session_.enter_stage(s);
-  if (position_.stage != int64_t(index)) position_.stage = int64_t(index), position_.stage_step = 0, position_.stage_tokens = 0;
+  if (position_.stage != int64_t(index))
+    position_.stage = int64_t(index), position_.stage_step = 0, position_.stage_tokens = 0;
   StreamOptions o;
   o.seed = uint64_t(recipe_.train.seed);
   o.context = s.context, o.micro_tokens = s.micro_tokens, o.max_documents = s.max_documents, o.mix = s.mix;
   stream_ = std::make_unique<DataStream>(recipe_.data, registry_, session_.tokenizer(), o);
   stream_->seek(position_.data);
-  const auto schedule_instance = create_instance(*s.schedule, registry_, &host_table());
-  const auto& schedule = *static_cast<const kb_schedule*>(service_of(*schedule_instance->table));
-  const std::string opening = "stage " + s.name + ": context " + std::to_string(s.context) + ", " + std::to_string(steps) +
-                              " steps of " + std::to_string(s.batch_tokens) + " tokens, planned memory " +
-                              human_binary(double(session_.planned_bytes()));
+  const auto& schedule = *static_cast<const kb_schedule*>(service_of(*schedules_[index]->table));
+  const std::string opening = "stage " + s.name + ": context " + std::to_string(s.context) + ", " +
+                              std::to_string(steps) + " steps of " + std::to_string(s.batch_tokens) +
+                              " tokens, planned memory " + human_binary(double(session_.planned_bytes()));
   progress_.say(opening);
   folder_.log(opening);
   progress_.event({{"event", "stage"}, {"stage", s.name}, {"context", s.context}, {"steps", steps}});
 
-  StageResult r;
-  r.name = s.name, r.context = s.context;
-  double loss_sum = 0, loss_count = 0, busy = 0;
-  int64_t stage_start_tokens = position_.stage_tokens;
+  StageMeter meter(s, steps);
+  for (const nlohmann::json& line : past_)
+    if (line.value("event", "") == "step" && line.value("stage", "") == s.name) meter.add(line);
   while (position_.stage_step < steps) {
-    const double lr = learning_rate(s, schedule, schedule_instance->self, position_.stage_step);
-    const TrainPosition before = position_;
+    const double lr = learning_rate(s, schedule, schedules_[index]->self, position_.stage_step);
     const double begun = now_seconds();
     Step step;
-    if (signal_received() || (options_.stop_after && position_.step >= options_.stop_after) || !one_step(s, lr, step)) {
-      position_ = before;
-      save(last_loss_);
-      progress_.say("stopped at step " + std::to_string(position_.step) + "; saved " + last_checkpoint_ + "\ncontinue with: " +
-                    options_.command);
-      progress_.event({{"event", "preempted"}, {"step", position_.step}, {"checkpoint", last_checkpoint_}});
-      end = TrainEnd::preempted;
-      return false;
-    }
-    busy += now_seconds() - begun;
+    if (stop_wanted() || !one_step(lr, step)) return preempt();
+    const double seconds = now_seconds() - begun;
     ++position_.step, ++position_.stage_step;
     position_.tokens += step.tokens, position_.stage_tokens += step.tokens;
     position_.data = stream_->position();
-    for (const std::string& n : stream_->notices()) progress_.say("notice: " + n), folder_.log(n);
+    for (const std::string& n : stream_->notices()) notice(n);
     ExpertLoad load;
     if (step.ok) {
       bad_in_a_row_ = 0;
       spikes_.accept(step.loss, step.norm);
       last_loss_ = step.loss;
       load = expert_load(session_.apply());
-      if (position_.step > 100) r.worst_load = std::max(r.worst_load, load.worst), r.dead = std::max(r.dead, load.dead);
-      const bool late = steps - position_.stage_step < std::max<int64_t>(1, steps / 10);
-      if (late) loss_sum += step.loss, ++loss_count;
     } else {
       refuse(s, step);
-      ++r.skipped, ++position_.skipped;
-      if (++bad_in_a_row_ >= bad_steps_allowed) {
-        progress_.say("error: " + std::to_string(bad_steps_allowed) + " steps in a row were refused; the last good checkpoint is " +
-                      (last_checkpoint_.empty() ? "none" : last_checkpoint_) + "; lower the stage's lr and resume from it");
-        end = TrainEnd::failed;
-        return false;
-      }
+      ++position_.skipped, ++bad_in_a_row_;
     }
     position_.recent_loss = spikes_.losses(), position_.recent_norm = spikes_.norms();
-    const double rate = double(position_.stage_tokens - stage_start_tokens) / std::max(busy, 1e-9);
-    const bool log_point = position_.stage_step % recipe_.train.log_every == 0 || position_.stage_step == steps || position_.step == 1;
-    progress_.step(s.name, position_.stage_step, steps, step.loss, rate, log_point);
-    nlohmann::json m = {{"event", "step"},  {"step", position_.step}, {"stage", s.name},        {"loss", step.loss},
-                        {"norm", step.norm}, {"lr", lr},               {"tokens", position_.tokens}, {"ok", step.ok},
-                        {"worst_load", load.worst}, {"dead", load.dead}, {"seconds", now_seconds() - begun}};
+    const nlohmann::json m = {{"event", "step"},
+                              {"step", position_.step},
+                              {"stage", s.name},
+                              {"stage_step", position_.stage_step},
+                              {"loss", step.loss},
+                              {"norm", step.norm},
+                              {"lr", lr},
+                              {"batch", step.tokens},
+                              {"tokens", position_.tokens},
+                              {"ok", step.ok},
+                              {"worst_load", load.worst},
+                              {"dead", load.dead},
+                              {"seconds", seconds}};
     folder_.metric(m);
+    meter.add(m);
+    const bool log_point =
+        position_.stage_step % recipe_.train.log_every == 0 || position_.stage_step == steps || position_.step == 1;
+    const double rate = meter.tokens_per_second();
+    const double left = double((steps - position_.stage_step) * s.batch_tokens) / std::max(rate, 1e-9);
+    progress_.step(s.name, position_.stage_step, steps, step.loss, rate, left, log_point);
     if (log_point) progress_.event(m);
-    if (recipe_.train.checkpoint_every && position_.step % recipe_.train.checkpoint_every == 0) save(step.loss);
+    if (bad_in_a_row_ >= bad_steps_allowed) return give_up();
+    if (recipe_.train.checkpoint_every && position_.step % recipe_.train.checkpoint_every == 0) save();
   }
-  r.tokens = position_.stage_tokens, r.steps = steps;
-  r.loss = loss_count > 0 ? loss_sum / loss_count : last_loss_;
-  r.seconds = busy;
-  r.tokens_per_second = double(position_.stage_tokens - stage_start_tokens) / std::max(busy, 1e-9);
-  finish_stage(s, r);
-  return true;
+  return finish_stage(s, meter.result());
 }
 
-void Trainer::finish_stage(const StageConfig& s, StageResult& r) {
-  // The position after the last step of a stage is the first step of the next.
-  ++position_.stage, position_.stage_step = 0, position_.stage_tokens = 0;
-  save(last_loss_);
-  r.held_out = evaluate(session_, recipe_, s, recipe_.train.eval_tokens);
+// What is saved is the end of the stage, before its evaluation: a run that is stopped there evaluates when it is resumed.
+std::optional<TrainEnd> Trainer::finish_stage(const StageConfig& s, StageResult r) {
+  save();
+  for (const StageResult& known : results_)
+    if (known.name == s.name) return std::nullopt;
+  std::string line = "stage " + s.name + " done: ";
+  if (has_held_out_) {
+    const auto e = evaluate(session_, recipe_, s, recipe_.train.eval_tokens, signal_received);
+    if (!e) return preempt();
+    r.held_out = *e;
+    line += "held-out " + figure("%.3f", e->bits_per_byte) + " bits per byte, loss " + figure("%.4f", e->loss) + ", ";
+  }
   r.peak_bytes = peak_resident_bytes();
   r.planned_bytes = session_.planned_bytes();
-  const std::string line = "stage " + s.name + " done: held-out " + figure("%.3f", r.held_out.bits_per_byte) +
-                           " bits per byte, loss " + figure("%.4f", r.held_out.loss) + ", checkpoint " + last_checkpoint_;
+  line += "checkpoint " + last_checkpoint_;
   progress_.say(line);
   folder_.log(line);
-  const nlohmann::json m = {{"event", "evaluation"},
-                            {"stage", s.name},
-                            {"step", position_.step},
-                            {"loss", r.held_out.loss},
-                            {"bits_per_byte", r.held_out.bits_per_byte},
-                            {"tokens", r.held_out.tokens},
-                            {"bytes", r.held_out.bytes},
-                            {"tokens_per_second", r.tokens_per_second}};
+  const nlohmann::json m = evaluation_line(r, position_.step);
   folder_.metric(m);
   progress_.event(m);
   results_.push_back(r);
+  return std::nullopt;
 }
 
-bool Trainer::one_step(const StageConfig& s, double lr, Step& out) {
+bool Trainer::one_step(double lr, Step& out) {
+  const StageConfig& s = recipe_.curriculum[size_t(position_.stage)];
   batches_.clear();
   const int64_t micros = s.batch_tokens / s.micro_tokens;
   for (int64_t i = 0; i < micros; ++i) {
-    if (signal_received()) {
-      for (const StoreEntry& e : session_.memory().store().entries())  // half a step is dropped
-        if (e.life == Life::accumulator || e.life == Life::step) session_.memory().fill(e.name);
-      stream_->seek(position_.data);
+    if (signal_received()) {  // half a step is dropped
+      session_.clear_sums();
       return false;
     }
     batches_.push_back(stream_->next());
@@ -212,6 +254,7 @@ bool Trainer::one_step(const StageConfig& s, double lr, Step& out) {
   return true;
 }
 
+// A refused step wrote nothing, so its micro-batches can be run again, this time looking at every node.
 void Trainer::refuse(const StageConfig& s, const Step& step) {
   int64_t counted = 0;
   for (const MicroBatch& b : batches_) counted += b.counted;
@@ -219,51 +262,54 @@ void Trainer::refuse(const StageConfig& s, const Step& step) {
   if (counted == 0)
     why = "no token of the batch counts (every loss_weight or target is empty)";
   else if (!std::isfinite(step.loss) || !std::isfinite(step.norm))
-    why = "loss " + figure("%g", step.loss) + " or gradient norm " + figure("%g", step.norm) + " is not finite; first bad value: " +
-          first_bad_node();
+    why =
+        "loss " + figure("%g", step.loss) + " or gradient norm " + figure("%g", step.norm) +
+        " is not finite; first bad value: " +
+        session_.first_bad_node(batches_).value_or("none of the nodes of micro; the sum over micro-batches overflows");
   else
-    why = "loss " + figure("%.4f", step.loss) + " (limit " + figure("%.4f", spikes_.loss_limit()) + ") or gradient norm " +
-          figure("%.3f", step.norm) + " (limit " + figure("%.3f", spikes_.norm_limit()) + ") is a spike";
-  const std::string line = "notice: step " + std::to_string(position_.step) + " of stage " + s.name + " is skipped: " + why;
-  progress_.say(line);
-  folder_.log(line);
+    why = "loss " + figure("%.4f", step.loss) + " (limit " + figure("%.4f", spikes_.loss_limit()) +
+          ") or gradient norm " + figure("%.3f", step.norm) + " (limit " + figure("%.3f", spikes_.norm_limit()) +
+          ") is a spike";
+  notice("step " + std::to_string(position_.step) + " of stage " + s.name + " is skipped: " + why);
 }
 
-// A refused step wrote nothing, so its micro-batches can be run again, this time looking at every node.
-std::string Trainer::first_bad_node() {
-  std::string found = "none of the nodes of micro; the sum over micro-batches overflows";
-  for (const MicroBatch& b : batches_) {
-    feed_batch(session_.micro(), b);
-    if (const auto bad = session_.micro().run(Check::finite)) {
-      found = *bad;
-      break;
-    }
-  }
-  for (const StoreEntry& e : session_.memory().store().entries())
-    if (e.life == Life::accumulator || e.life == Life::step) session_.memory().fill(e.name);
-  return found;
-}
-
-void Trainer::save(double loss) {
+void Trainer::save() {
+  if (saved_step_ == position_.step) return;  // the end of a stage, or a stop, right after a checkpoint
   CheckpointInfo info;
   info.position = position_;
   info.recipe_name = recipe_.name;
   info.recipe = recipe_.resolved;
   info.recipe_seed = recipe_.train.seed;
-  info.loss = loss;
-  for (const auto& p : registry_.loaded()) info.plugins[p->info->id] = p->info->version;
-  last_checkpoint_ = checkpoints_.save(session_.memory(), info);
+  info.loss = last_loss_;
+  if (plugins_.empty()) plugins_ = plugin_identities(registry_);  // reads every library, so once
+  info.plugins = plugins_;
+  std::vector<std::string> notices;
+  last_checkpoint_ = checkpoints_.save(session_.memory(), info, &notices);
+  saved_step_ = position_.step;
+  for (const std::string& n : notices) notice(n);
   progress_.event({{"event", "checkpoint"}, {"step", position_.step}, {"path", last_checkpoint_}});
 }
 
-std::string results_table(const std::vector<StageResult>& results) {
-  Table t({"stage", "context", "tokens", "loss", "held-out bits/byte", "tokens/s", "peak memory", "planned", "worst load", "dead experts"},
-          "lrrrrrrrrr");
-  for (const StageResult& r : results)
-    t.row({r.name, std::to_string(r.context), human_count(double(r.tokens)), figure("%.3f", r.loss),
-           figure("%.3f", r.held_out.bits_per_byte), human_count(r.tokens_per_second), human_binary(double(r.peak_bytes)),
-           human_binary(double(r.planned_bytes)), figure("%.2f", r.worst_load), std::to_string(r.dead)});
-  return t.text();
+TrainEnd Trainer::preempt() {
+  save();
+  const std::string text = "stopped at step " + std::to_string(position_.step) + "; saved " + last_checkpoint_;
+  progress_.say(text + "\ncontinue with: " + options_.command);
+  progress_.event({{"event", "preempted"},
+                   {"step", position_.step},
+                   {"checkpoint", last_checkpoint_},
+                   {"resume", options_.command}});
+  folder_.log(text);
+  return TrainEnd::preempted;
+}
+
+TrainEnd Trainer::give_up() {
+  const std::string text = std::to_string(bad_steps_allowed) +
+                           " steps in a row were refused; the last good checkpoint is " +
+                           (last_checkpoint_.empty() ? "none" : last_checkpoint_);
+  progress_.say("error: " + text + "; lower the stage's lr, or repair the data, and start from it");
+  progress_.event({{"event", "failed"}, {"step", position_.step}, {"text", text}});
+  folder_.log("error: " + text);
+  return TrainEnd::failed;
 }
 
 }  // namespace kitbash

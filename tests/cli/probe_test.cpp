@@ -1,0 +1,79 @@
+// probe: what it says of tensors that are missing or of another kind than they must be.
+#include "base/safetensors.h"
+#include "tests/cli/run.h"
+
+namespace kitbash::test {
+namespace {
+
+struct Probe : ::testing::Test {
+  Folder folder;
+  std::map<std::string, std::pair<std::vector<int64_t>, std::string>> tensors{{"in.x", {{3, 4}, "F32"}},
+                                                                              {"param.norm", {{4}, "F32"}}};
+  Ran run(const std::vector<std::string>& more = {}) {
+    static const std::vector<double> zeros(256);
+    std::vector<TensorToWrite> list;
+    for (const auto& [name, t] : tensors) list.push_back({name, t.second, t.first, zeros.data()});
+    write_safetensors(folder / "in.safetensors", list);
+    std::vector<std::string> words{
+        "probe", "norm.rmsnorm", "--in", folder / "in.safetensors", "--out", folder / "out.safetensors"};
+    words.insert(words.end(), more.begin(), more.end());
+    return kitbash(words);
+  }
+  void refused(const std::string& sentence) {
+    const Ran r = run();
+    EXPECT_EQ(r.code, 2);
+    EXPECT_TRUE(has(r.err, sentence)) << r.err;
+    EXPECT_FALSE(std::filesystem::exists(folder / "out.safetensors"));
+  }
+};
+
+TEST_F(Probe, writes_what_the_component_gives) {
+  const Ran r = run();
+  EXPECT_EQ(r.code, 0) << r.err;
+  const SafetensorsFile f = SafetensorsFile::open(folder / "out.safetensors");
+  ASSERT_NE(f.find("out.y"), nullptr);
+  EXPECT_EQ(f.at("out.y").shape, (std::vector<int64_t>{3, 4}));
+}
+
+TEST_F(Probe, names_a_missing_input) {
+  tensors.erase("in.x");
+  refused("error: [probe] norm.rmsnorm needs the tensor in.x, which ");
+}
+
+TEST_F(Probe, names_a_missing_parameter_with_its_type) {
+  tensors.erase("param.norm");
+  refused("error: [probe] norm.rmsnorm needs the tensor param.norm (f32 [4]), which ");
+}
+
+TEST_F(Probe, says_which_shape_a_parameter_must_have) {
+  tensors["param.norm"].first = {5};
+  refused("[probe] param.norm must be f32 [4] but got F32 [5]");
+  tensors["param.norm"].first = {2, 2};
+  refused("[probe] param.norm must be f32 [4] but got F32 [2, 2]");
+}
+
+TEST_F(Probe, says_which_type_a_tensor_must_have) {
+  tensors["in.x"].second = "I32";
+  refused("[probe] in.x must be f32 [3, 4] but got I32 [3, 4]");
+}
+
+TEST_F(Probe, refuses_modes_and_components_that_it_does_not_know) {
+  EXPECT_TRUE(has(run({"--dtype", "f16"}).err, "--dtype must be f32 or f64 on the cpu but got 'f16'"));
+  EXPECT_TRUE(has(run({"--arena", "big"}).err, "--arena must be planned, separate or poison but got 'big'"));
+  const Ran r = kitbash({"probe", "norm.rmsnrom", "--in", folder / "in.safetensors", "--out", folder / "o"});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_TRUE(has(r.err, "rmsnorm")) << r.err;
+}
+
+TEST_F(Probe, gives_equal_files_in_every_arena) {
+  std::vector<std::string> files;
+  for (const char* arena : {"planned", "separate", "poison"}) {
+    EXPECT_EQ(run({"--arena", arena}).code, 0);
+    files.push_back(content(folder / "out.safetensors"));
+  }
+  EXPECT_EQ(files[0], files[1]);
+  EXPECT_EQ(files[0], files[2]);
+}
+
+}  // namespace
+}  // namespace kitbash::test

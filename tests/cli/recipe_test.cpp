@@ -1,0 +1,95 @@
+// Recipes at the command line: every mistake at once, swaps with their note, the figures of the largest model.
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/run.h"
+
+namespace kitbash::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Check, shows_all_five_mistakes_of_a_recipe_in_their_order) {
+  const Ran r = kitbash_in(KITBASH_CLI_TESTS, {"check", "five.toml"});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_EQ(r.out, "");
+  const std::string errors = r.err.substr(0, r.err.find("  note: "));
+  EXPECT_EQ(errors, content(KITBASH_CLI_TESTS "/five.golden"));
+  EXPECT_TRUE(has(r.err, "accepts: heads, head_dim, ")) << r.err;
+}
+
+TEST(Check, accepts_every_reference_recipe) {
+  int recipes = 0;
+  for (const auto& e : fs::directory_iterator(recipe("reference"))) {
+    const Ran r = kitbash({"check", e.path().string()});
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(r.err, "") << e.path();
+    ++recipes;
+  }
+  EXPECT_GE(recipes, 6);
+}
+
+TEST(Check, swaps_the_residual_with_one_note) {
+  const Ran r = kitbash({"check", recipe("reference/tiny.toml"), "--set", "model.residual.use=standard"});
+  EXPECT_EQ(r.code, 0);
+  EXPECT_EQ(r.err, "note: model.residual: 'block_layers' is dropped: residual.standard has no such key\n");
+}
+
+TEST(Check, names_what_does_not_exist_and_what_is_near) {
+  const auto error_of_set = [](const std::string& set) {
+    const Ran r = kitbash({"check", recipe("reference/tiny.toml"), "--set", set});
+    EXPECT_EQ(r.code, 2);
+    return r.err;
+  };
+  EXPECT_EQ(error_of_set("model.residual.use=standrad"),
+            "--set model.residual.use=standrad: error: there is no residual 'standrad'; did you mean 'standard'?\n");
+  EXPECT_EQ(error_of_set("model.layer.linaer.ffn.use=dense"),
+            "--set model.layer.linaer.ffn.use=dense: error: there is no layer 'linaer'; did you mean 'linear'?\n");
+}
+
+TEST(Check, says_that_a_file_does_not_exist) {
+  const Ran r = kitbash({"check", "nowhere.toml"});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_TRUE(has(r.err, "nowhere.toml")) << r.err;
+}
+
+TEST(Plan, of_the_largest_recipe_has_the_published_figures) {
+  const Ran r = kitbash({"plan", "--json", recipe("reference/k3-2.8t.toml")});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const auto j = nlohmann::json::parse(r.out);
+  const double total = j["parameters"]["total"], active = j["parameters"]["active"];
+  EXPECT_NEAR(total, 2.7795e12, 1e-3 * 2.7795e12);
+  EXPECT_NEAR(active, 104.19e9, 1e-3 * 104.19e9);
+  EXPECT_EQ(j["cache_bytes_per_token"], 27648);  // 24 layers x (512 + 64) x 2 bytes
+  EXPECT_GT(j["state_bytes_per_sequence"], 0);
+  EXPECT_GT(j["store_bytes"]["total"], 0);
+  EXPECT_GT(j["arena_bytes"], 0);
+  EXPECT_FALSE(j["flops_per_token"].empty());
+}
+
+TEST(Plan, adds_up_over_layer_kinds) {
+  const Ran r = kitbash({"plan", "--json", recipe("reference/tiny.toml")});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const auto j = nlohmann::json::parse(r.out);
+  double total = 0, active = 0, cache = 0, state = 0;
+  for (const auto& l : j["layer_kinds"]) {
+    total += double(l["parameters"]), active += double(l["active"]);
+    cache += double(l["cache_bytes_per_token"]), state += double(l["state_bytes_per_sequence"]);
+  }
+  EXPECT_DOUBLE_EQ(total, j["parameters"]["total"]);
+  EXPECT_DOUBLE_EQ(active, j["parameters"]["active"]);
+  EXPECT_DOUBLE_EQ(cache, j["cache_bytes_per_token"]);
+  EXPECT_DOUBLE_EQ(state, j["state_bytes_per_sequence"]);
+}
+
+TEST(Explain, fills_in_every_default_so_that_the_result_is_a_recipe) {
+  const Ran r = kitbash({"explain", recipe("reference/tiny.toml"), "--set", "model.dim=128"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Folder f;
+  const std::string again = f.file("again.toml", r.out);
+  const Ran checked = kitbash({"check", again});
+  EXPECT_EQ(checked.code, 0) << checked.err;
+  EXPECT_EQ(kitbash({"explain", again}).out, r.out);
+}
+
+}  // namespace
+}  // namespace kitbash::test
