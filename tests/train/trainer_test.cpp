@@ -43,8 +43,8 @@ TEST(Trainer, CheckpointsNameThePluginsWithTheirDigests) {
   const Place p(recipe_text("", 2, 1));
   const CheckpointInfo info = read_manifest(train(p.recipe(), p.run("r"), false, 1).checkpoint);
   EXPECT_EQ(info.plugins, plugin_identities(registry()));
-  ASSERT_TRUE(info.plugins.count("attention_kda"));
-  EXPECT_EQ(info.plugins.at("attention_kda").size(), std::string("0.1.0 ").size() + 64);
+  ASSERT_TRUE(info.plugins.count("attention-kda"));
+  EXPECT_EQ(info.plugins.at("attention-kda").size(), std::string("0.1.0 ").size() + 64);
 }
 
 TEST(Trainer, APoisonedParameterMakesStepsRefusedAndItsNodeNamed) {

@@ -50,6 +50,7 @@ Recipe checkpoint_recipe(const std::string& checkpoint, const std::vector<std::s
 struct GenerateArguments {
   std::string from, prompt;
   int64_t tokens = 200;
+  int64_t seed = 0;
   int threads = 0;
   SamplingOptions sampling;
 };
@@ -60,6 +61,9 @@ void run_generate(Globals& g, const GenerateArguments& a) {
     kb::fail("[generate] --top-p must be in (0, 1] but got ", a.sampling.top_p);
   if (!(a.sampling.temperature >= 0 && std::isfinite(a.sampling.temperature)))
     kb::fail("[generate] --temperature must be 0 or more, and finite, but got ", a.sampling.temperature);
+  if (a.seed < 0) kb::fail("[generate] --seed must be 0 or more but got ", a.seed);
+  SamplingOptions sampling = a.sampling;
+  sampling.seed = uint64_t(a.seed);
   const std::string checkpoint = find_checkpoint(a.from);
   Registry registry(open_catalog(g));
   register_base_ops(registry);
@@ -71,7 +75,7 @@ void run_generate(Globals& g, const GenerateArguments& a) {
   if (!g.json) std::cout << a.prompt << std::flush;
   std::string text;
   const double start = now_seconds();
-  const int64_t made = generate_text(generator, a.prompt, a.tokens, a.sampling, [&](const std::string& piece) {
+  const int64_t made = generate_text(generator, a.prompt, a.tokens, sampling, [&](const std::string& piece) {
     text += piece;
     if (!g.json) std::cout << piece << std::flush;
   });
@@ -125,7 +129,7 @@ void add_generate(CLI::App& app, Globals& g) {
   verb->add_option("--tokens", a->tokens, "at most this many")->type_name("N");
   verb->add_option("--temperature", a->sampling.temperature, "0: the likeliest token")->type_name("T");
   verb->add_option("--top-p", a->sampling.top_p, "sample from the smallest set with this probability")->type_name("P");
-  verb->add_option("--seed", a->sampling.seed, "same seed, same text")->type_name("N");
+  verb->add_option("--seed", a->seed, "same seed, same text")->type_name("N");
   verb->add_option("--threads", a->threads, "of the cpu; 0: all cores")->type_name("N");
   common_options(*verb, g, true, "kitbash generate runs/quickstart --prompt 'compiler' --tokens 300 --temperature 0.7");
   verb->callback([&g, a] { run_generate(g, *a); });

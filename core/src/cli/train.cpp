@@ -40,6 +40,7 @@ std::string resume_command(const Globals& g, const Arguments& a, const std::stri
 }
 
 void run(Globals& g, Arguments& a) {
+  if (a.options.stop_after < 0) kb::fail("[train] --stop-after must be 0 or more but got ", a.options.stop_after);
   Registry registry(open_catalog(g));
   register_base_ops(registry);
   const Recipe recipe = load_recipe(a.recipe, a.set, registry.catalog());
