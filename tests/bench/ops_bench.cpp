@@ -101,7 +101,7 @@ kb::Values kda(kb::Builder& b, Graph& g, int64_t T, int64_t H, int64_t K, bool b
   kb::Values v{in(b, g, "q", {T, H, K}), in(b, g, "k", {T, H, K}), in(b, g, "v", {T, H, K}),
                in(b, g, "g", {T, H, K}), in(b, g, "beta", {T, H}), in(b, g, "cu", {2}, KB_I32)};
   if (!backward) return {b.emit_n("kda", v, {{"scale", 0.1}})[0]};
-  for (int i = 0; i < 2; ++i) v.push_back({});
+  v.push_back({});  // no initial state
   v.push_back(in(b, g, "do", {T, H, K}));
   return b.emit_n("kda_backward", v, {{"scale", 0.1}});
 }
