@@ -10,6 +10,7 @@ function(kitbash_add_plugin name)
   if(PROJECT_NAME STREQUAL kitbash)
     set_target_properties(kb_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/kitbash/plugins)
     install(TARGETS kb_${name} LIBRARY DESTINATION lib/kitbash/plugins)
+    set_property(GLOBAL APPEND PROPERTY KITBASH_PLUGIN_TARGETS kb_${name})  # what tests of whole models load
   endif()
   target_link_options(kb_${name} PRIVATE -Wl,--version-script=${KITBASH_PLUGIN_MAP})
   if(NOT KITBASH_SANITIZE)

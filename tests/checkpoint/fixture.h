@@ -89,7 +89,7 @@ inline void declare_all(Values& v) {
 inline CheckpointInfo info_at(int64_t step) {
   CheckpointInfo i;
   i.position.step = step, i.position.stage = 1, i.position.stage_step = step - 2, i.position.tokens = 1000 * step;
-  i.position.stage_tokens = 7, i.position.skipped = 3;
+  i.position.stage_tokens = 7, i.position.skipped = 3, i.position.refused_in_a_row = 2, i.position.rollbacks = 1;
   i.position.recent_loss = {2.5, 1.0 / 3}, i.position.recent_norm = {0.1};
   i.position.data.draws = 99, i.position.data.drawn = {{"foldoc", 60}, {"jargon", 39}};
   i.position.data.source = "jargon", i.position.data.offset = 12;

@@ -177,7 +177,7 @@ inline std::vector<std::string> metrics(const std::string& run) {
   std::ifstream f(run + "/metrics.jsonl");
   for (std::string line; std::getline(f, line);) {
     auto j = nlohmann::json::parse(line);
-    for (const char* key : {"seconds", "tokens_per_second", "peak_bytes"}) j.erase(key);
+    for (const char* key : {"seconds", "tokens_per_second", "peak_bytes", "planned_bytes"}) j.erase(key);
     lines.push_back(j.dump());
   }
   return lines;

@@ -47,33 +47,61 @@ TEST(Trainer, CheckpointsNameThePluginsWithTheirDigests) {
   EXPECT_EQ(info.plugins.at("attention-kda").size(), std::string("0.1.0 ").size() + 64);
 }
 
+// Puts a NaN into a matrix of layer 1 of a checkpoint; returns its name.
+std::string poison(const Recipe& recipe, const std::string& run, const std::string& checkpoint) {
+  Session s(recipe, registry(), 1, ArenaMode::planned);
+  s.enter_stage(recipe.curriculum[0]);
+  const CheckpointInfo info = load_checkpoint(checkpoint, s.memory());
+  for (const StoreEntry& e : s.model().store.entries()) {
+    if (e.life != Life::param || !e.name.starts_with("layers.1.ffn.") || e.type.rank != 2) continue;
+    fill_elements(s.memory().at(e.name), e.type.dtype, 1, NAN);
+    CheckpointFolder(run + "/checkpoints", 9).save(s.memory(), info);
+    return e.name;
+  }
+  kb::fail("layer 1 has no matrix");
+}
+
 TEST(Trainer, APoisonedParameterMakesStepsRefusedAndItsNodeNamed) {
   const Place p;
   const Recipe recipe = p.recipe();
-  const Outcome first = train(recipe, p.run("r"), false, 3);
-  Session s(recipe, registry(), 1, ArenaMode::planned);
-  s.enter_stage(recipe.curriculum[0]);
-  const CheckpointInfo info = load_checkpoint(first.checkpoint, s.memory());
-  const StoreEntry* e = s.model().store.find("layers.1.ffn.shared.down");
-  for (const StoreEntry& x : s.model().store.entries())
-    if (!e && x.life == Life::param && x.name.starts_with("layers.1.ffn.") && x.type.rank == 2) e = &x;
-  ASSERT_NE(e, nullptr);
-  fill_elements(s.memory().at(e->name), e->type.dtype, 1, NAN);
-  CheckpointFolder(p.run("r") + "/checkpoints").save(s.memory(), info);
-
+  const std::string name = poison(recipe, p.run("r"), train(recipe, p.run("r"), false, 3).checkpoint);
   const Outcome o = train(recipe, p.run("r"), true);
   EXPECT_EQ(o.end, TrainEnd::failed);
   EXPECT_TRUE(contains(o.out, "step 4 of stage short is skipped")) << o.out;
   EXPECT_TRUE(contains(o.out, "is not finite; first bad value: ")) << o.out;
   const size_t at = o.out.find("first bad value: ");
   const std::string node = o.out.substr(at, o.out.find('\n', at) - at);
-  std::printf("%s poisoned; %s\n", e->name.c_str(), node.c_str());
+  std::printf("%s poisoned; %s\n", name.c_str(), node.c_str());
   EXPECT_TRUE(contains(node, "layers.1.ffn") && contains(node, "nan")) << node;
   EXPECT_TRUE(contains(o.out, "5 steps in a row were refused; the last good checkpoint is")) << o.out;
   // Refused steps have left no mark: what is saved is still the poisoned step 3, and no window has a NaN.
   const CheckpointInfo after = read_manifest(o.checkpoint);
   EXPECT_EQ(after.position.step, 3);
   for (double x : after.position.recent_loss) EXPECT_TRUE(std::isfinite(x));
+}
+
+// Weights that no step is accepted with are left behind: the checkpoint before them, and text after them.
+TEST(Trainer, FiveRefusedStepsGoBackToTheCheckpointBeforeTheBadWeights) {
+  const Place p(recipe_text("checkpoint_every = 1\nkeep = 9"));
+  const Recipe recipe = p.recipe();
+  for (const char* run : {"whole", "stopped"})
+    poison(recipe, p.run(run), train(recipe, p.run(run), false, 3).checkpoint);
+  const Outcome whole = train(recipe, p.run("whole"), true);
+  EXPECT_EQ(whole.end, TrainEnd::done);
+  EXPECT_TRUE(
+      contains(whole.out, "5 steps in a row were refused: back to step 2; the text of steps 3 to 8 is left out"))
+      << whole.out;
+  const CheckpointInfo end = read_manifest(whole.checkpoint);
+  EXPECT_EQ(end.position.rollbacks, 1);
+  EXPECT_EQ(end.position.refused_in_a_row, 0);
+
+  // Stopped within the refused steps, the run is the same.
+  train(recipe, p.run("stopped"), true, 6);
+  const Outcome stopped = train(recipe, p.run("stopped"), true);
+  EXPECT_EQ(stopped.end, TrainEnd::done);
+  EXPECT_TRUE(diff_checkpoints(whole.checkpoint, stopped.checkpoint).empty())
+      << joined(diff_checkpoints(whole.checkpoint, stopped.checkpoint));
+  EXPECT_EQ(joined(metrics(p.run("whole"))), joined(metrics(p.run("stopped"))));
 }
 
 TEST(Trainer, StepsThatCountNothingAreSkippedWithANoticeAndChangeNothing) {

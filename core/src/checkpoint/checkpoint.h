@@ -20,6 +20,8 @@ struct TrainPosition {
   int64_t stage_step = 0;                        // steps done in it
   int64_t tokens = 0, stage_tokens = 0;          // counted tokens
   int64_t skipped = 0;                           // steps that step_ok or the spike rule refused
+  int64_t refused_in_a_row = 0;                  // of these, the last ones without a good one between
+  int64_t rollbacks = 0;                         // to an earlier checkpoint, after too many of them
   std::vector<double> recent_loss, recent_norm;  // windows of the spike rule
   DataPosition data;                             // of the stage's stream
   bool operator==(const TrainPosition&) const = default;

@@ -51,7 +51,8 @@ void write_position(const TrainPosition& p, proto::Position& out) {
   out.set_stage_step(p.stage_step);
   out.set_tokens(p.tokens);
   out.set_stage_tokens(p.stage_tokens);
-  out.set_skipped(p.skipped);
+  out.set_skipped(p.skipped), out.set_rollbacks(p.rollbacks);
+  out.set_refused_in_a_row(p.refused_in_a_row);
   for (double v : p.recent_loss) out.add_recent_loss(v);
   for (double v : p.recent_norm) out.add_recent_norm(v);
   proto::DataPosition& d = *out.mutable_data();
@@ -69,6 +70,7 @@ TrainPosition read_position(const proto::Position& in) {
   TrainPosition p;
   p.step = in.step(), p.stage = in.stage(), p.stage_step = in.stage_step();
   p.tokens = in.tokens(), p.stage_tokens = in.stage_tokens(), p.skipped = in.skipped();
+  p.rollbacks = in.rollbacks(), p.refused_in_a_row = in.refused_in_a_row();
   p.recent_loss.assign(in.recent_loss().begin(), in.recent_loss().end());
   p.recent_norm.assign(in.recent_norm().begin(), in.recent_norm().end());
   p.data.draws = in.data().draws();

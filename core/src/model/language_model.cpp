@@ -91,7 +91,9 @@ LanguageModel::Forward LanguageModel::forward(Graph& g, kb::Builder& b, const Bo
     if (!out.weight) kb::fail("[", objective_->id(), "] an objective must declare the column loss_weight");
     out.loss = g.build(*objective_, "objective", 0, batch)[0];
     out.loss.b = &b;
-    for (ValueId v : g.losses) out.loss = out.loss + kb::Value{&b, v};
+    // Evaluation measures the objective alone.
+    if (g.mode == KB_TRAIN)
+      for (ValueId v : g.losses) out.loss = out.loss + kb::Value{&b, v};
   }
   if (with_logits && o.logits) out.logits = b.linear(h, head);
   if (with_logits && !o.logits) out.logits = b.linear(b.gather(h, in("last", KB_I32, D)), head);

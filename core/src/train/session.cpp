@@ -39,7 +39,10 @@ void Session::enter_stage(const StageConfig& s) {
   micro_ = std::make_unique<Program>(model_.micro(bounds_, options()), device_, mode_);
   apply_ = std::make_unique<Program>(model_.apply(options()), device_, mode_);
   eval_ = std::make_unique<Program>(model_.eval(bounds_, options()), device_, mode_);
-  if (!memory_) memory_ = std::make_unique<StoreMemory>(model_.store);
+  if (!memory_) {
+    program_bytes_ = resident_bytes();
+    memory_ = std::make_unique<StoreMemory>(model_.store);
+  }
   memory_->allocate();
   arena_ = std::make_unique<Arena>();
   for (Program* p : {micro_.get(), apply_.get(), eval_.get()}) p->reserve(*arena_);
@@ -75,7 +78,7 @@ std::optional<std::string> Session::first_bad_node(const std::vector<MicroBatch>
   return bad;
 }
 
-int64_t Session::planned_bytes() const { return memory_->bytes() + arena_->bytes(); }
+int64_t Session::planned_bytes() const { return program_bytes_ + memory_->bytes() + arena_->bytes(); }
 
 std::optional<Evaluation> evaluate(Session& s, const Recipe& recipe, const StageConfig& stage, int64_t limit,
                                    bool (*stop)()) {

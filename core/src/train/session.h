@@ -27,7 +27,8 @@ class Session {
   LanguageModel& model() { return model_; }
   Device& device() { return device_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
-  int64_t planned_bytes() const;  // store and arena of the stage
+  // Of the process: what it held before the model had memory (code, recipe, text), and the store and arena of the stage.
+  int64_t planned_bytes() const;
   // Runs micro-batches of the stage again, every node by itself, and describes the first whose output is not finite. The sums
   // are back at their fill afterwards.
   std::optional<std::string> first_bad_node(const std::vector<MicroBatch>& batches);
@@ -40,7 +41,8 @@ class Session {
   LanguageModel model_;
   Tokenizer tokenizer_;
   ArenaMode mode_;
-  Bounds bounds_;  // of the stage
+  Bounds bounds_;              // of the stage
+  int64_t program_bytes_ = 0;  // resident before the model has memory
   std::unique_ptr<StoreMemory> memory_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Program> micro_, apply_, eval_;

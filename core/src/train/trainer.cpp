@@ -13,7 +13,8 @@ namespace kitbash {
 
 namespace {
 volatile std::sig_atomic_t got_signal = 0;
-constexpr int bad_steps_allowed = 5;  // in a row
+constexpr int bad_steps_allowed = 5;      // in a row
+constexpr int64_t rollbacks_allowed = 3;  // in a run
 
 std::string figure(const char* format, double v) {
   char t[48];
@@ -124,10 +125,11 @@ void Trainer::resume(const std::string& checkpoint) {
 TrainEnd Trainer::run() {
   now_seconds();
   start();
-  const auto first = size_t(position_.stage);
-  for (size_t i = first; i < recipe_.curriculum.size(); ++i) {
-    if (i > first) session_.enter_stage(recipe_.curriculum[i]);
+  auto entered = size_t(position_.stage);
+  for (size_t i = entered; i < recipe_.curriculum.size();) {
+    if (i != entered) session_.enter_stage(recipe_.curriculum[entered = i]);
     if (const auto end = run_stage(i)) return *end;
+    i = rolled_back_ ? size_t(position_.stage) : i + 1;
   }
   return TrainEnd::done;
 }
@@ -139,6 +141,7 @@ bool Trainer::stop_wanted() const {
 std::optional<TrainEnd> Trainer::run_stage(size_t index) {
   const StageConfig& s = recipe_.curriculum[index];
   const int64_t steps = stage_steps(s);
+  rolled_back_ = false;
   if (position_.stage != int64_t(index))
     position_.stage = int64_t(index), position_.stage_step = 0, position_.stage_tokens = 0;
   StreamOptions o;
@@ -169,13 +172,13 @@ std::optional<TrainEnd> Trainer::run_stage(size_t index) {
     for (const std::string& n : stream_->notices()) notice(n);
     ExpertLoad load;
     if (step.ok) {
-      bad_in_a_row_ = 0;
+      position_.refused_in_a_row = 0;
       spikes_.accept(step.loss, step.norm);
       last_loss_ = step.loss;
       load = expert_load(session_.apply());
     } else {
       refuse(s, step);
-      ++position_.skipped, ++bad_in_a_row_;
+      ++position_.skipped, ++position_.refused_in_a_row;
     }
     position_.recent_loss = spikes_.losses(), position_.recent_norm = spikes_.norms();
     const nlohmann::json m = {{"event", "step"},
@@ -199,7 +202,10 @@ std::optional<TrainEnd> Trainer::run_stage(size_t index) {
     const double left = double((steps - position_.stage_step) * s.batch_tokens) / std::max(rate, 1e-9);
     progress_.step(s.name, position_.stage_step, steps, step.loss, rate, left, log_point);
     if (log_point) progress_.event(m);
-    if (bad_in_a_row_ >= bad_steps_allowed) return give_up();
+    if (position_.refused_in_a_row >= bad_steps_allowed) {
+      if (!roll_back()) return give_up();
+      return std::nullopt;
+    }
     if (recipe_.train.checkpoint_every && position_.step % recipe_.train.checkpoint_every == 0) save();
   }
   return finish_stage(s, meter.result());
@@ -300,6 +306,32 @@ TrainEnd Trainer::preempt() {
                    {"resume", options_.command}});
   folder_.log(text);
   return TrainEnd::preempted;
+}
+
+// Steps that are refused one after the other mean that the weights have come to a bad place: back to the newest checkpoint
+// with other weights, and past the text that led here. That checkpoint is written anew with the new place in the text, so that
+// a run which is resumed goes the same way. False: there is no such checkpoint, or too many were needed.
+bool Trainer::roll_back() {
+  const int64_t refused = position_.step, good = refused - position_.refused_in_a_row;
+  std::string target;
+  for (const CheckpointInfo& c : checkpoints_.list())
+    if (c.position.step < good) target = c.path;
+  if (target.empty() || position_.rollbacks >= rollbacks_allowed) return false;
+  const DataPosition data = position_.data;
+  const int64_t rollbacks = position_.rollbacks + 1;
+  position_ = load_checkpoint(target, session_.memory()).position;
+  session_.clear_sums();
+  position_.data = data, position_.rollbacks = rollbacks, position_.refused_in_a_row = 0;
+  spikes_.restore(position_.recent_loss, position_.recent_norm);
+  past_ = folder_.keep_metrics(position_.step);
+  rolled_back_ = true;
+  saved_step_ = -1;
+  notice(std::to_string(bad_steps_allowed) + " steps in a row were refused: back to step " +
+         std::to_string(position_.step) + "; the text of steps " + std::to_string(position_.step + 1) + " to " +
+         std::to_string(refused) + " is left out (rollback " + std::to_string(rollbacks) + " of at most " +
+         std::to_string(rollbacks_allowed) + ")");
+  save();
+  return true;
 }
 
 TrainEnd Trainer::give_up() {

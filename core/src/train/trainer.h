@@ -51,6 +51,7 @@ class Trainer {
   void refuse(const StageConfig& s, const Step& step);
   void save();
   TrainEnd preempt();
+  bool roll_back();
   TrainEnd give_up();
   void notice(const std::string& text);
 
@@ -73,7 +74,7 @@ class Trainer {
   std::map<std::string, std::string> plugins_;
   std::string last_checkpoint_;
   double last_loss_ = 0;
-  int bad_in_a_row_ = 0;
+  bool rolled_back_ = false;  // the stage was left for the checkpoint's
 };
 
 // Steps of a stage: its tokens in batches, rounded up.
