@@ -176,6 +176,12 @@ int64_t Plan::arena_bytes() const {
   return most;
 }
 
+int64_t Plan::program_bytes() const {
+  int64_t nodes = 0;
+  for (const StagePlan& s : stages) nodes = std::max(nodes, s.nodes);
+  return (nodes + apply_nodes) * ready_node_bytes;
+}
+
 uint32_t compute_dtype(const Recipe& r) { return r.train.compute == "bf16" ? KB_BF16 : KB_F32; }
 
 Plan make_plan(const Recipe& recipe, Registry& registry) { return Planner(recipe, registry).run(); }

@@ -25,6 +25,9 @@ struct StagePlan {
   int64_t micro_arena = 0, feed = 0, workspace = 0;  // bytes
   int64_t nodes = 0, clones = 0;
 };
+// What a node that is ready to run holds outside store and arena: its call, its kernel's plan, a primitive of a library. Mean
+// over the nodes of hybrid models, measured as the growth of the heap (tests/runtime/resident_test.cpp).
+constexpr int64_t ready_node_bytes = 3 << 10;
 struct Plan {
   std::string recipe, compute, recompute;
   int64_t layers_count = 0, dim = 0, vocab = 0;
@@ -39,7 +42,8 @@ struct Plan {
   int64_t store_bytes() const {
     return parameters_bytes + optimizer_bytes + accumulator_bytes + model_state_bytes + step_state_bytes;
   }
-  int64_t arena_bytes() const;  // the largest program's
+  int64_t arena_bytes() const;    // the largest program's
+  int64_t program_bytes() const;  // of all nodes of the largest micro and of apply
 };
 
 uint32_t compute_dtype(const Recipe& r);

@@ -39,6 +39,7 @@ nlohmann::json plan_json(const Plan& p) {
                       {"accumulators", p.accumulator_bytes}, {"model_states", p.model_state_bytes},
                       {"step_states", p.step_state_bytes},   {"total", p.store_bytes()}};
   j["arena_bytes"] = p.arena_bytes();
+  j["program_bytes"] = p.program_bytes();
   j["apply_arena_bytes"] = p.apply_arena;
   j["workspace_included"] = p.with_workspace;
   return j;
@@ -81,7 +82,8 @@ std::string plan_text(const Plan& p) {
   memory.row({"component states", human_binary(double(p.model_state_bytes + p.step_state_bytes))});
   memory.row({"store", human_binary(double(p.store_bytes()))});
   memory.row({"arena", human_binary(double(p.arena_bytes()))});
-  memory.row({"total", human_binary(double(p.store_bytes() + p.arena_bytes()))});
+  memory.row({"programs", human_binary(double(p.program_bytes()))});
+  memory.row({"total", human_binary(double(p.store_bytes() + p.arena_bytes() + p.program_bytes()))});
   s += memory.text();
   if (!p.with_workspace) s += "workspaces of kernels are not counted: the cpu has no kernels for " + p.compute + "\n";
   return s;

@@ -41,6 +41,7 @@ void StageMeter::add(const nlohmann::json& line) {
   if (late) late_loss_ += last_loss_, ++late_;
   if (integer(line, "step") > 100) {
     r_.worst_load = std::max(r_.worst_load, number(line, "worst_load"));
+    loads_ += number(line, "worst_load"), ++loaded_;
     r_.dead = std::max(r_.dead, integer(line, "dead"));
   }
 }
@@ -48,6 +49,7 @@ void StageMeter::add(const nlohmann::json& line) {
 StageResult StageMeter::result() const {
   StageResult r = r_;
   r.loss = late_ > 0 ? late_loss_ / double(late_) : last_loss_;
+  r.mean_load = loaded_ > 0 ? loads_ / double(loaded_) : 0;
   r.seconds = seconds_, r.tokens_per_second = tokens_per_second();
   return r;
 }
@@ -69,6 +71,7 @@ nlohmann::json evaluation_line(const StageResult& r, int64_t step) {
           {"seconds", r.seconds},
           {"peak_bytes", r.peak_bytes},
           {"planned_bytes", r.planned_bytes},
+          {"mean_load", r.mean_load},
           {"worst_load", r.worst_load},
           {"dead", r.dead}};
 }
@@ -83,19 +86,19 @@ StageResult result_of(const nlohmann::json& line) {
   r.loss = number(line, "train_loss");
   r.tokens_per_second = number(line, "tokens_per_second"), r.seconds = number(line, "seconds");
   r.peak_bytes = integer(line, "peak_bytes"), r.planned_bytes = integer(line, "planned_bytes");
-  r.worst_load = number(line, "worst_load"), r.dead = integer(line, "dead");
+  r.mean_load = number(line, "mean_load"), r.worst_load = number(line, "worst_load"), r.dead = integer(line, "dead");
   return r;
 }
 
 std::string results_table(const std::vector<StageResult>& results) {
   Table t({"stage", "context", "tokens", "loss", "held-out bits/byte", "tokens/s", "peak memory", "planned",
-           "worst load", "dead experts"},
-          "lrrrrrrrrr");
+           "expert load", "worst step", "dead experts"},
+          "lrrrrrrrrrr");
   for (const StageResult& r : results)
     t.row({r.name, std::to_string(r.context), human_count(double(r.tokens)), figure("%.3f", r.loss),
            r.held_out.bytes ? figure("%.3f", r.held_out.bits_per_byte) : "-", human_count(r.tokens_per_second),
-           human_binary(double(r.peak_bytes)), human_binary(double(r.planned_bytes)), figure("%.2f", r.worst_load),
-           std::to_string(r.dead)});
+           human_binary(double(r.peak_bytes)), human_binary(double(r.planned_bytes)), figure("%.2f", r.mean_load),
+           figure("%.2f", r.worst_load), std::to_string(r.dead)});
   return t.text();
 }
 

@@ -16,8 +16,10 @@ struct StageResult {
   Evaluation held_out;  // bytes 0: there is no held-out text
   double tokens_per_second = 0, seconds = 0;
   int64_t peak_bytes = 0, planned_bytes = 0;
-  double worst_load = 0;  // largest after the first 100 steps of the run
-  int64_t dead = 0;       // most experts without a token, likewise
+  // After the first 100 steps of the run. The load of a step is that of its fullest expert of all layers, as a multiple of the
+  // mean: its mean over the steps, and the largest of any step (one long text can fill a step).
+  double mean_load = 0, worst_load = 0;
+  int64_t dead = 0;  // most experts without a token, of any step
 };
 
 // Adds up the "step" lines of one stage.
@@ -30,8 +32,8 @@ class StageMeter {
 
  private:
   StageResult r_;
-  double seconds_ = 0, late_loss_ = 0, last_loss_ = 0;
-  int64_t late_ = 0;
+  double seconds_ = 0, late_loss_ = 0, last_loss_ = 0, loads_ = 0;
+  int64_t late_ = 0, loaded_ = 0;
 };
 
 nlohmann::json evaluation_line(const StageResult& r, int64_t step);  // event "evaluation", of metrics.jsonl
