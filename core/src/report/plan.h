@@ -27,7 +27,7 @@ struct StagePlan {
 };
 // What a node that is ready to run holds outside store and arena: its call, its kernel's plan, a primitive of a library. Mean
 // over the nodes of hybrid models, measured as the growth of the heap (tests/runtime/resident_test.cpp).
-constexpr int64_t ready_node_bytes = 3 << 10;
+constexpr int64_t ready_node_bytes = 2 << 10;
 struct Plan {
   std::string recipe, compute, recompute;
   int64_t layers_count = 0, dim = 0, vocab = 0;

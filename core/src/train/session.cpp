@@ -78,7 +78,11 @@ std::optional<std::string> Session::first_bad_node(const std::vector<MicroBatch>
   return bad;
 }
 
-int64_t Session::planned_bytes() const { return program_bytes_ + memory_->bytes() + arena_->bytes(); }
+int64_t Session::planned_bytes() const {
+  int64_t nodes = 0;
+  for (const Program* p : {micro_.get(), apply_.get(), eval_.get()}) nodes += int64_t(p->graph().nodes.size());
+  return program_bytes_ + memory_->bytes() + arena_->bytes() + nodes * ready_node_bytes;
+}
 
 std::optional<Evaluation> evaluate(Session& s, const Recipe& recipe, const StageConfig& stage, int64_t limit,
                                    bool (*stop)()) {

@@ -27,7 +27,8 @@ class Session {
   LanguageModel& model() { return model_; }
   Device& device() { return device_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
-  // Of the process: what it held before the model had memory (code, recipe, text), and the store and arena of the stage.
+  // Of the process: what it held before the model had memory (code, recipe, text), the store and arena of the stage, and what
+  // its nodes hold when they are ready.
   int64_t planned_bytes() const;
   // Runs micro-batches of the stage again, every node by itself, and describes the first whose output is not finite. The sums
   // are back at their fill afterwards.
