@@ -48,7 +48,10 @@ def delta_rule(q, k, v, g, beta, chunk, tile=32):
     rows = [x.unflatten(-2, (chunk // tile, tile)) for x in (q, k, G)]  # [N, B H, tiles, tile, K]
     middle = rows[2][..., tile // 2, :].unsqueeze(-2)  # [N, B H, tiles, 1, K]
     near = (rows[2] - middle).exp()
-    far = k.unsqueeze(2) * (middle - G.unsqueeze(2)).clamp(max=-FLOOR * tile / 2).exp()  # [N, B H, tiles, C, K]
+    ahead = middle - G.unsqueeze(2)  # [N, B H, tiles, C, K]
+    if tile < chunk:  # the columns of later tiles, which are cut off, would give infinities
+        ahead = ahead.clamp(max=-FLOOR * tile / 2)
+    far = k.unsqueeze(2) * ahead.exp()
     M = torch.cat([rows[0] * near, rows[1] * near], -2) @ far.transpose(-1, -2)  # [N, B H, tiles, 2 tile, C]
     P, L = (x.reshape(N, B * H, chunk, chunk) for x in M.split(tile, -2))
     P, L = P.tril(), L.tril(-1) * beta
@@ -85,10 +88,12 @@ class Kda(nn.Module):
         # What reads x is one product, and the three short convolutions are one: [B, T, 3 P | K | rank | H].
         w = torch.cat([self.q_proj, self.k_proj, self.v_proj, self.f_a, self.g_a, self.b_proj])
         qkv, f, gate, beta = F.linear(x, w).split([3 * P, KDA_DIM, GATE_RANK, HEADS], -1)
-        taps = torch.cat([self.q_conv, self.k_conv, self.v_conv])
+        taps = torch.cat([self.q_conv, self.k_conv, self.v_conv]).t().contiguous()  # [taps, 3 P]
         past = F.pad(qkv, (0, 0, CONV - 1, 0))
-        qkv = F.silu(sum(taps[:, j] * past[:, j : j + T] for j in range(CONV)))
-        q, k, v = qkv.view(B, T, 3, HEADS, KDA_DIM).unbind(2)
+        y = past[:, :T] * taps[0]
+        for j in range(1, CONV):
+            y = torch.addcmul(y, past[:, j : j + T], taps[j])
+        q, k, v = F.silu(y).view(B, T, 3, HEADS, KDA_DIM).unbind(2)
         q, k = (y * torch.rsqrt(y.square().sum(-1, keepdim=True) + 1e-6) for y in (q, k))
         z = (F.linear(f, self.f_b) + self.dt_bias).view(B, T, HEADS, KDA_DIM)
         g = FLOOR * torch.sigmoid(self.A_log.exp()[:, None] * z)
@@ -192,9 +197,9 @@ class LatentMoe(nn.Module):
 # ---------------------------------------------------------------------------------------------------- the whole
 def mix(sources, weight, query):  # n sources [B, T, D]: softmax over the depth
     c = weight * query
-    logits = [(v @ c) * torch.rsqrt(v.square().mean(-1) + 1e-5) for v in sources]
-    p = torch.stack(logits, -1).softmax(-1)  # [B, T, n]
-    return sum(p[..., i : i + 1] * v for i, v in enumerate(sources))
+    logits = [(v @ c) * torch.rsqrt(torch.linalg.vecdot(v, v) / DIM + 1e-5) for v in sources]
+    p = torch.stack(logits, -1).softmax(-1)[..., None, :].unbind(-1)  # n of [B, T, 1]
+    return sum(weight * v for weight, v in zip(p, sources))
 
 
 class Layer(nn.Module):

@@ -94,11 +94,14 @@ std::string results_table(const std::vector<StageResult>& results) {
   Table t({"stage", "context", "tokens", "loss", "held-out bits/byte", "tokens/s", "peak memory", "planned",
            "expert load", "worst step", "dead experts"},
           "lrrrrrrrrrr");
+  const auto load = [](double v) {
+    return v > 0 ? figure("%.2f", v) : std::string("-");
+  };  // none: too early, or no experts
   for (const StageResult& r : results)
     t.row({r.name, std::to_string(r.context), human_count(double(r.tokens)), figure("%.3f", r.loss),
            r.held_out.bytes ? figure("%.3f", r.held_out.bits_per_byte) : "-", human_count(r.tokens_per_second),
-           human_binary(double(r.peak_bytes)), human_binary(double(r.planned_bytes)), figure("%.2f", r.mean_load),
-           figure("%.2f", r.worst_load), std::to_string(r.dead)});
+           human_binary(double(r.peak_bytes)), human_binary(double(r.planned_bytes)), load(r.mean_load),
+           load(r.worst_load), std::to_string(r.dead)});
   return t.text();
 }
 
