@@ -1,0 +1,149 @@
+#include "matmul.h"
+
+#include "product_errors.h"
+
+namespace kb::cuda {
+namespace {
+
+constexpr uint64_t kWorkspace = uint64_t(32) << 20;  // what cuBLAS asks for on Hopper
+constexpr uint32_t kAlignment = 16;                  // of operands, in bytes: rows of an arena are aligned no further
+constexpr uint64_t kWorkspaceAlignment = 256;        // an arena gives 64; cuBLASLt refuses less than this
+
+// y [batch, m, n] = a [batch, m, k] b [batch or 1, k, n]
+struct Product {
+  int64_t batch, m, n, k;
+  bool ta, tb, b_batched;
+  bool empty() const { return batch * m * n == 0; }
+};
+
+Product product_of(const Call& c, const ops::Matmul& op) {
+  const kb_type &a = c.in(0), &b = c.in(1), &y = c.out(0);
+  Product p{1, y.shape[y.rank - 2], y.shape[y.rank - 1], c.dim(0, op.ta ? -2 : -1), op.ta, op.tb, b.rank > 2};
+  for (int i = 0; i < a.rank - 2; ++i) p.batch *= a.shape[i];
+  // One b for all of a, whose rows are contiguous: a single product.
+  if (!p.b_batched && !op.ta) p.m *= p.batch, p.batch = 1;
+  return p;
+}
+
+class Layout {
+ public:
+  Layout() = default;
+  Layout(const Layout&) = delete;
+  ~Layout() {
+    if (l_) cublasLtMatrixLayoutDestroy(l_);
+  }
+  // Column-major rows x cols without gaps; `stride` elements from one entry of the batch to the next.
+  void make(cudaDataType_t type, int64_t rows, int64_t cols, int64_t batch, int64_t stride) {
+    check(cublasLtMatrixLayoutCreate(&l_, type, uint64_t(rows), uint64_t(cols), rows), "a matrix layout");
+    if (batch == 1) return;
+    const auto count = int32_t(batch);
+    check(cublasLtMatrixLayoutSetAttribute(l_, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+          "batch count");
+    check(cublasLtMatrixLayoutSetAttribute(l_, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
+          "batch stride");
+  }
+  cublasLtMatrixLayout_t get() const { return l_; }
+
+ private:
+  cublasLtMatrixLayout_t l_ = nullptr;
+};
+
+class Preference {
+ public:
+  Preference() { check(cublasLtMatmulPreferenceCreate(&p_), "a preference"); }
+  Preference(const Preference&) = delete;
+  ~Preference() { cublasLtMatmulPreferenceDestroy(p_); }
+  template <class T>
+  void set(cublasLtMatmulPreferenceAttributes_t a, T v) {
+    check(cublasLtMatmulPreferenceSetAttribute(p_, a, &v, sizeof v), "a preference");
+  }
+  cublasLtMatmulPreference_t get() const { return p_; }
+
+ private:
+  cublasLtMatmulPreference_t p_ = nullptr;
+};
+
+}  // namespace
+
+struct MatmulPlan {
+  Product product;
+  cublasLtMatmulDesc_t desc = nullptr;
+  Layout left, right, result;
+  cublasLtMatmulAlgo_t algo{};
+  ~MatmulPlan() {
+    if (desc) cublasLtMatmulDescDestroy(desc);
+  }
+};
+Matmul::Plan::Plan() = default;
+Matmul::Plan::~Plan() = default;
+
+void Matmul::supports(const Call& c, const Op&) {
+  const uint32_t t = c.in(0).dtype;
+  if (t != KB_F32 && t != KB_BF16) fail("matmul operands must be f32 or bf16 on CUDA but got ", dtype_name(t));
+  // bf16 operands may have an f32 result: a gradient that is added to an f32 accumulator as it is written.
+  if (c.in(1).dtype != t || (c.out(0).dtype != t && c.out(0).dtype != KB_F32))
+    fail("matmul operands and result must have one type on CUDA but got ", dtype_name(t), ", ",
+         dtype_name(c.in(1).dtype), " and ", dtype_name(c.out(0).dtype));
+}
+
+uint64_t Matmul::workspace(const Call& c, const Op& op) {
+  const Product p = product_of(c, op);
+  return p.empty() || p.k == 0 ? 0 : kWorkspace + kWorkspaceAlignment;
+}
+
+// cuBLASLt is column-major: what it sees is y' [n, m] = b' [n, k] a' [k, m], each a transpose that costs nothing.
+std::unique_ptr<Matmul::Plan> Matmul::prepare(const Call& c, const Op& op) {
+  auto plan = std::make_unique<Plan>();
+  const Product p = product_of(c, op);
+  if (p.empty() || p.k == 0) return plan;
+  plan->state = std::make_unique<MatmulPlan>();
+  MatmulPlan& s = *plan->state;
+  s.product = p;
+  const auto type_of = [](const kb_type& t) { return t.dtype == KB_BF16 ? CUDA_R_16BF : CUDA_R_32F; };
+  const cudaDataType_t type = type_of(c.in(0));
+  check(cublasLtMatmulDescCreate(&s.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a matmul description");
+  const cublasOperation_t left = p.tb ? CUBLAS_OP_T : CUBLAS_OP_N, right = p.ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+  check(cublasLtMatmulDescSetAttribute(s.desc, CUBLASLT_MATMUL_DESC_TRANSA, &left, sizeof left), "transposition of b");
+  check(cublasLtMatmulDescSetAttribute(s.desc, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right),
+        "transposition of a");
+  s.left.make(type, p.tb ? p.k : p.n, p.tb ? p.n : p.k, p.batch, p.b_batched ? p.k * p.n : 0);
+  s.right.make(type, p.ta ? p.m : p.k, p.ta ? p.k : p.m, p.batch, p.m * p.k);
+  s.result.make(type_of(c.out(0)), p.n, p.m, p.batch, p.m * p.n);
+  Preference want;
+  want.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, size_t(kWorkspace));
+  // Split sums meet in fp32 in the workspace: in the result's type they would lose bits.
+  want.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  for (auto a : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    want.set(a, kAlignment);
+  cublasLtMatmulHeuristicResult_t found{};
+  int n = 0;
+  check(cublasLtMatmulAlgoGetHeuristic(static_cast<cublasLtHandle_t>(c.c->device->cublaslt), s.desc, s.left.get(),
+                                       s.right.get(), s.result.get(), s.result.get(), want.get(), 1, &found, &n),
+        "the search for an algorithm");
+  if (n < 1)
+    fail("cuBLASLt must have an algorithm for ", p.batch, " products of ", p.m, "x", p.k, " by ", p.k, "x", p.n,
+         " but has none");
+  s.algo = found.algo;
+  return plan;
+}
+
+void Matmul::launch(const Call& c, const Op& op, Plan& plan) {
+  if (!c.wanted(0)) return;
+  const auto stream = static_cast<cudaStream_t>(c.c->device->stream);
+  if (!plan.state) {  // a sum of nothing
+    const int64_t bytes = elements(c.out(0)) * (c.out(0).dtype == KB_BF16 ? 2 : 4);
+    if (bytes && !c.adds(0)) check(cudaMemsetAsync(c.put<char>(0), 0, size_t(bytes), stream), "clearing the product");
+    return;
+  }
+  (void)op;
+  const MatmulPlan& s = *plan.state;
+  const float one = 1, keep = c.adds(0) ? 1 : 0;
+  const auto room = (uintptr_t(c.c->workspace) + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+  check(cublasLtMatmul(static_cast<cublasLtHandle_t>(c.c->device->cublaslt), s.desc, &one, c.get<char>(1), s.left.get(),
+                       c.get<char>(0), s.right.get(), &keep, c.put<char>(0), s.result.get(), c.put<char>(0),
+                       s.result.get(), &s.algo, reinterpret_cast<void*>(room), kWorkspace, stream),
+        "cublasLtMatmul");
+}
+
+}  // namespace kb::cuda
