@@ -24,7 +24,7 @@ using All =
         o::Permute, o::Slice, o::Unslice, o::Concat, o::Broadcast, o::Copy, o::Gather, o::ScatterAdd, o::Take,
         o::Untake, o::Topk, o::Fill, o::Vector, o::Iota, o::Normal, o::Uniform, o::ShortConv, o::ShortConvBackward,
         o::Attention, o::AttentionBackward, o::CacheAppend, o::AttentionCached, o::ExpertSort, o::Dispatch, o::Combine,
-        o::GroupedLinear, o::GroupedOuter, o::CrossEntropy, o::CrossEntropyBackward, o::AllReduce>;
+        o::GroupedLinear, o::GroupedOuter, o::CrossEntropy, o::CrossEntropyBackward, o::AllReduce, o::Fused>;
 
 std::string shown(const kb_attr& a) {
   std::ostringstream s;

@@ -128,8 +128,7 @@ TEST_F(RowRuns, follow_a_view_that_keeps_the_rows_and_end_at_one_that_does_not) 
 
   const kb::Value c = b.tanh(x), flat = b.reshape(c, {1024, 16}), z = b.softmax(flat);
   g->output("z", z.id);
-  for (const RowRun& r : find())
-    EXPECT_FALSE(r.first <= at(c) && at(z) <= r.last) << "rows of z are not rows of c";
+  for (const RowRun& r : find()) EXPECT_FALSE(r.first <= at(c) && at(z) <= r.last) << "rows of z are not rows of c";
 }
 
 TEST_F(RowRuns, know_which_moves_and_reductions_cross_rows) {

@@ -221,6 +221,12 @@ struct AllReduce {  // how: sum, max; over: tokens (every rank that holds other 
   static constexpr const char* name = "all_reduce";
   Text how = "sum", over = "tokens";
 };
+// ---- made by the host's pass `fuse` alone
+struct Fused {  // pointwise nodes that run as one: kitbash/fused.h
+  using Attributes = Fused;
+  static constexpr const char* name = "fused";
+  Doubles program;
+};
 #undef KB_PLAIN_OP
 
 }  // namespace kb::ops
@@ -258,3 +264,4 @@ KITBASH_ATTRS(kb::ops::Combine, attr("tokens", &Self::tokens), attr("active", &S
 KITBASH_ATTRS(kb::ops::GroupedLinear, attr("used", &Self::used), attr("tw", &Self::tw))
 KITBASH_ATTRS(kb::ops::GroupedOuter, attr("experts", &Self::experts), attr("used", &Self::used))
 KITBASH_ATTRS(kb::ops::AllReduce, attr("how", &Self::how), attr("over", &Self::over))
+KITBASH_ATTRS(kb::ops::Fused, attr("program", &Self::program))

@@ -182,11 +182,17 @@ struct LessOp : Binary<kb::ops::Less> {
   }
 };
 
+struct FusedOp : kb::ops::Fused {
+  static constexpr uint32_t traits = KB_POINTWISE;
+  void infer(Infer&) const { kb::fail("only the host makes fused nodes; use the ops that they are made of"); }
+  double flops(const kb::Call&) const { return program.n > 4 ? program.at[2] * program.at[4] : 0; }
+};
+
 }  // namespace
 
 std::vector<const kb_op*> pointwise_ops() {
   return op_tables<AffineOp, ExpOp, LogOp, SigmoidOp, TanhOp, SoftplusOp, RsqrtOp, SqrtOp, SinOp, CosOp, ErfOp, FloorOp,
-                   IsFiniteOp, DetachOp, CastOp, AddOp, SubOp, MulOp, DivOp, MinimumOp, MaximumOp, LessOp>();
+                   IsFiniteOp, DetachOp, CastOp, AddOp, SubOp, MulOp, DivOp, MinimumOp, MaximumOp, LessOp, FusedOp>();
 }
 
 }  // namespace kitbash

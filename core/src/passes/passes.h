@@ -1,6 +1,6 @@
 // passes.h: what happens to a graph between building and running, in this order:
-//   build -> (shard) -> differentiate -> recompute -> (fuse) -> fold_adds -> schedule -> row runs -> arena
-// shard and fuse are slots: nothing stands there yet. Each pass is one file with its own test.
+//   build -> (shard) -> differentiate -> recompute -> fold_adds -> schedule -> fuse (CUDA) or row runs (CPU) -> arena
+// shard is a slot: nothing stands there yet. Each pass is one file with its own test.
 #pragma once
 #include <functional>
 #include <map>
@@ -18,8 +18,10 @@ std::map<ValueId, ValueId> differentiate(Graph& g, ValueId loss, const std::vect
                                          const GradientReady& ready = {});
 
 // Backward nodes read clones of the forward nodes of their segment instead of saved values, except integers and values that
-// cross a segment border. Returns the number of clones.
-int64_t recompute_segments(Graph& g);
+// cross a segment border. Light: only what costs a pass over memory (pointwise, norms, short convolutions, moves of rows), so
+// that products and attention are kept and none is done twice. Returns the number of clones.
+enum class Recompute { none, light, block };
+int64_t recompute_segments(Graph& g, Recompute how = Recompute::block);
 
 // add(a, b), where b comes from a kernel that can accumulate: b is added to a in place and the add disappears.
 // `accumulates(node, output)` says whether the device has such a kernel. Returns the number of folded adds.
@@ -29,6 +31,11 @@ int64_t fold_adds(Graph& g, const Accumulates& accumulates);
 // Live nodes in the order of building; a clone stands just before its first consumer. With `first`, everything that this
 // value needs comes before everything else (apply decides step_ok before it changes anything).
 std::vector<NodeId> schedule(const Graph& g, ValueId first = 0);
+
+// Groups of pointwise nodes become nodes of the op "fused", which a device runs as one kernel each; what only a group sees
+// is never in memory. Returns the new order; the nodes are added to the graph and make the values that others read. No group
+// reaches across the maker of `barrier`.
+std::vector<NodeId> fuse(Graph& g, const std::vector<NodeId>& order, ValueId barrier = 0);
 
 // ---- arena
 enum class ArenaMode { planned, separate, poison };

@@ -7,13 +7,24 @@ namespace kitbash {
 
 namespace {
 
+// Costs about as much as reading its result again.
+bool cheap(const Node& n) {
+  if (n.traits() & (KB_POINTWISE | KB_VIEW | KB_SOURCE)) return true;
+  for (const char* op : {"broadcast", "sum", "sum_to", "rms_norm", "short_conv", "dispatch", "slice", "unslice",
+                         "concat", "permute", "take", "untake", "gather"})
+    if (n.is(op)) return n.alias.empty();
+  return false;
+}
+
 struct Cloner {
   Graph& g;
+  Recompute how;
   std::vector<char> crosses;  // by value: used by a forward node of another segment
   std::vector<NodeId> clone;  // by forward node
   int64_t count = 0;
 
-  explicit Cloner(Graph& graph) : g(graph), crosses(graph.values.size(), 0), clone(graph.nodes.size(), no_node) {
+  Cloner(Graph& graph, Recompute r)
+      : g(graph), how(r), crosses(graph.values.size(), 0), clone(graph.nodes.size(), no_node) {
     for (const Node& n : g.nodes) {
       if (n.kind != NodeKind::op || n.phase != Phase::forward) continue;
       for (ValueId v : n.in)
@@ -26,7 +37,7 @@ struct Cloner {
   bool kept(ValueId v) const {
     const Node& n = g.maker(v);
     return n.kind != NodeKind::op || n.phase != Phase::forward || n.segment < 0 || crosses[v] ||
-           g.type(v).dtype < KB_BF16 || (n.traits() & KB_COLLECTIVE);
+           g.type(v).dtype < KB_BF16 || (n.traits() & KB_COLLECTIVE) || (how == Recompute::light && !cheap(n));
   }
 
   ValueId again(ValueId v) {
@@ -49,8 +60,9 @@ struct Cloner {
 
 }  // namespace
 
-int64_t recompute_segments(Graph& g) {
-  Cloner c(g);
+int64_t recompute_segments(Graph& g, Recompute how) {
+  if (how == Recompute::none) return 0;
+  Cloner c(g, how);
   const size_t n = g.nodes.size();
   for (size_t i = 0; i < n; ++i) {
     if (g.nodes[i].phase != Phase::backward) continue;
