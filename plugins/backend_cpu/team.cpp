@@ -98,7 +98,13 @@ void parallel(const void* team, int64_t n, int64_t grain, void (*body)(void*, in
 }
 
 const kb_backend* backend_table() {
-  static const kb_backend t{KB_STRUCT_SIZE(kb_backend, close), KB_CPU, open_device, close_device};
+  static const kb_backend t = [] {
+    kb_backend b{};  // works in the host's memory, so nothing after close
+    b.struct_size = KB_STRUCT_SIZE(kb_backend, close);
+    b.kind = KB_CPU;
+    b.open = open_device, b.close = close_device;
+    return b;
+  }();
   return &t;
 }
 

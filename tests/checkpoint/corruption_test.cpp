@@ -205,9 +205,9 @@ TEST_F(Corruption, AnotherModelIsRefusedByName) {
                        }),
                        "embed.weight] must be f32 [12, 37] but is f32 [37, 12]"));
   EXPECT_TRUE(contains(other([](Values& v) {
-                         v.add("embed.weight", KB_BF16, {37, 12}, Life::param);
+                         v.add("embed.weight", KB_F64, {37, 12}, Life::param);
                        }),
-                       "embed.weight] must be bf16 [37, 12] but is f32 [37, 12]"));
+                       "embed.weight] must be f64 [37, 12] but is f32 [37, 12]"));
   EXPECT_TRUE(contains(other([](Values& v) {
                          v.add("embed.weight", KB_F32, {37, 12}, Life::optimizer);
                        }),

@@ -17,13 +17,13 @@ for file in bin/kitbash lib/kitbash/plugins/libkb_attention_kda.so lib/cmake/kit
 done
 diff -r "$source/core/include/kitbash" "$prefix/include/kitbash"
 
-# In-tree plugins see the SDK and their own folder, as a stranger's do (tests beside them: also the test support).
+# In-tree plugins see the SDK and their own folder, as a stranger's do. What is compiled into a test is none.
 commands=$build/compile_commands.json
-wrong=$(awk -v src="$source/" '
+wrong=$(awk -v src="$source/" -v sdk="$build/sdk/include" '
   /"command":/ { line = $0 }
   /"file":/ {
     n = split($0, q, "\""); file = q[4]
-    if (index(file, src "plugins/") != 1 || file ~ /_(test[a-z_]*)\.cpp$/) next
+    if (index(file, src "plugins/") != 1 || line ~ /CMakeFiles\/(test|bench)_| -o tests\//) next
     split(substr(file, length(src "plugins/") + 1), part, "/")
     own = src "plugins/" part[1]
     count = split(line, word, " ")
@@ -31,7 +31,7 @@ wrong=$(awk -v src="$source/" '
       at = word[i]
       if (at !~ /^-I/) continue
       sub(/^-I/, "", at)
-      if (index(at, src) == 1 && at != src "core/include" && at != own) print file ": " at
+      if (index(at, src) == 1 && at != sdk && at != own) print file ": " at
     }
   }' "$commands")
 [[ -z $wrong ]] || { printf 'a plugin sees more than the SDK:\n%s\n' "$wrong" >&2; exit 1; }

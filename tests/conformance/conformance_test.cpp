@@ -155,7 +155,7 @@ TEST(Model, BuildsInBf16WithWideMastersAndAccumulators) {
   LanguageModel model(recipe, registry());
   BuildOptions o;
   o.compute = KB_BF16;
-  o.recompute = true;
+  o.recompute = Recompute::block;
   Bounds b;
   b.tokens = 40, b.documents = 4, b.slots = 4, b.capacity = 24;
   EXPECT_EQ(error_of([&] {

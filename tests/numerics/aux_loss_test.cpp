@@ -5,10 +5,11 @@ namespace kitbash::test {
 namespace {
 
 std::string listener(double factor) {
-  return recipe_text(kb::text("dim = 6\nlayers = 2\nvocab = 11\npattern = [\"a\"]\nresidual = \"standard\"\n",
-                              "[model.layer.a]\nattention = { use = \"gated-mla\", heads = 1, kv_rank = 4, nope_dim = 2, ",
-                              "rope_dim = 2, v_dim = 3 }\nffn = { use = \"dense\", width = 5, activation = { use = ",
-                              "\"listening\", factor = ", factor, " } }\n"));
+  return recipe_text(
+      kb::text("dim = 6\nlayers = 2\nvocab = 11\npattern = [\"a\"]\nresidual = \"standard\"\n",
+               "[model.layer.a]\nattention = { use = \"gated-mla\", heads = 1, kv_rank = 4, nope_dim = 2, ",
+               "rope_dim = 2, v_dim = 3 }\nffn = { use = \"dense\", width = 5, activation = { use = ",
+               "\"listening\", factor = ", factor, " } }\n"));
 }
 double published(const Program& p) {
   double sum = 0;

@@ -79,7 +79,7 @@ class Lab {
         memory(model.store) {
     options.compute = compute;
     options.logits = true;
-    options.recompute = recipe.train.recompute == "block";
+    options.recompute = recompute_of(recipe.train.recompute);
     run(add(model.init(options)));
   }
 

@@ -21,8 +21,8 @@ attention = { use = "gated-mla", heads = 2, q_rank = 8, kv_rank = 8, nope_dim = 
   const Batch batch = documents({40, 25, 31}, 19);
   int64_t plain = 0;
   Named gradients;
-  for (const char* recompute : {"none", "block"}) {
-    Lab lab(recipe_text(model, "use = \"adamw\"", "recompute = \"" + std::string(recompute) + "\""));
+  for (const std::string recompute : {"none", "light", "block"}) {
+    Lab lab(recipe_text(model, "use = \"adamw\"", "recompute = \"" + recompute + "\""));
     Program& micro = lab.micro(Lab::bounds(batch));
     Lab::run(micro, batch);
     const Named now = lab.gradients();
@@ -30,7 +30,8 @@ attention = { use = "gated-mla", heads = 2, q_rank = 8, kv_rank = 8, nope_dim = 
       gradients = now, plain = micro.plan().arena_bytes;
     } else {
       EXPECT_LT(error(now, gradients), 1e-12);
-      EXPECT_GE(double(plain) / double(micro.plan().arena_bytes), 3) << plain << " -> " << micro.plan().arena_bytes;
+      EXPECT_GE(double(plain) / double(micro.plan().arena_bytes), recompute == "block" ? 3 : 1.2)
+          << recompute << " " << plain << " -> " << micro.plan().arena_bytes;
     }
   }
 }

@@ -34,8 +34,8 @@ def norm(x, weight, eps=1e-5):
 def delta_rule(q, k, v, g, beta, chunk, tile=32):
     """Kimi Delta Attention in chunks. q, k, g [B, T, H, K]; v [B, T, H, V]; beta [B, T, H] -> [B, T, H, V].
 
-    M_rj = sum k_r k_j exp(G_r - G_j) is one product a tile of rows, both factors measured from the tile's middle row: with a
-    decay of at most 5 a token no exponent passes 80. What lies above the diagonal may overflow, and is cut off."""
+    M_rj = sum k_r k_j exp(G_r - G_j) is one product a tile of rows, both factors measured from the tile's middle row: with
+    log decays down to -5 a token no exponent passes 80. What lies above the diagonal may overflow, and is cut off."""
     B, T, H, K = q.shape
     N, V = T // chunk, v.shape[-1]
     tile = min(tile, chunk)

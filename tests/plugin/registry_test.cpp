@@ -157,7 +157,7 @@ TEST(Registry, says_that_a_backend_is_absent) {
   EXPECT_EQ(
       error_of([&] { r.backend(KB_CUDA); }),
       "[registry] there must be a plugin 'backend-cuda' among the 0 plugins found, but there is none. `kitbash plugin "
-      "path` lists the places that are searched");
+      "path` lists the places that are searched; it is built where there is nvcc");
 }
 
 TEST(Registry, checks_the_table_of_a_backend) {

@@ -30,6 +30,14 @@ TEST_F(Kernels, that_decline_leave_their_reason) {
   EXPECT_EQ(c.declined, "only-eight: wants 8 elements but got 9; ");
 }
 
+TEST_F(Kernels, may_be_left_out_by_name) {
+  setenv("KITBASH_WITHOUT_KERNELS", "other,only-eight", 1);
+  const Choice c = choose(b.erf(input(*g, b, "x", {8})));
+  unsetenv("KITBASH_WITHOUT_KERNELS");
+  EXPECT_EQ(c.provider, "backend-cpu");
+  EXPECT_EQ(c.declined, "only-eight: left out by KITBASH_WITHOUT_KERNELS; ");
+}
+
 TEST_F(Kernels, that_cannot_accumulate_are_passed_over_where_a_sum_is_folded) {
   const kb::Value y = b.erf(input(*g, b, "x", {8}));
   Node& n = g->maker(y.id);

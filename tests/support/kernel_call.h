@@ -9,6 +9,21 @@
 
 namespace kbtest {
 
+// bf16 as its 16 bits: the upper half of a float, rounded to nearest even.
+inline double from_bf16(uint16_t b) {
+  const uint32_t u = uint32_t(b) << 16;
+  float f;
+  std::memcpy(&f, &u, 4);
+  return double(f);
+}
+inline uint16_t to_bf16(double v) {
+  const float f = float(v);
+  uint32_t u;
+  std::memcpy(&u, &f, 4);
+  if ((u & 0x7fffffff) > 0x7f800000) return 0x7fff;
+  return uint16_t((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
 struct Array {  // a dense tensor that owns its memory
   kb_type type{};
   std::vector<char> bytes;
@@ -33,6 +48,10 @@ struct Array {  // a dense tensor that owns its memory
         return double(data<float>()[i]);
       case KB_I64:
         return double(data<int64_t>()[i]);
+      case KB_BF16:
+        return from_bf16(data<uint16_t>()[i]);
+      case KB_U8:
+        return double(data<uint8_t>()[i]);
       default:
         return double(data<int32_t>()[i]);
     }
@@ -47,6 +66,12 @@ struct Array {  // a dense tensor that owns its memory
         break;
       case KB_I64:
         data<int64_t>()[i] = int64_t(v);
+        break;
+      case KB_BF16:
+        data<uint16_t>()[i] = to_bf16(v);
+        break;
+      case KB_U8:
+        data<uint8_t>()[i] = uint8_t(v);
         break;
       default:
         data<int32_t>()[i] = int32_t(v);

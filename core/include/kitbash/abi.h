@@ -189,7 +189,7 @@ typedef struct {
    * done. thread < threads tells workers apart. Not to be nested. */
   void (*parallel)(const void* team, int64_t n, int64_t grain,
                    void (*body)(void*, int64_t begin, int64_t end, int32_t thread), void* arg);
-  const void* team;
+  const void* team;                                /* the backend's own */
   void *stream, *cublas, *cublaslt, *cudnn, *nccl; /* CUDA: the host's handles, never the plugin's */
 } kb_device;
 
@@ -259,6 +259,32 @@ typedef struct {
   /* out->struct_size is set by the host; threads 0: all cores */
   int (*open)(int32_t threads, kb_device* out, kb_error*);
   void (*close)(kb_device*);
+
+  /* All that follows is given by a backend whose device has memory of its own, and by no other. Everything but memory, alloc
+   * and release is enqueued on device->stream, in order with the kernels, and may be done after the call returns. */
+  int (*memory)(const kb_device*, uint64_t* free, uint64_t* total, kb_error*);
+  int (*alloc)(const kb_device*, uint64_t bytes, void** out, kb_error*); /* 256-byte aligned; contents are undefined */
+  void (*release)(const kb_device*, void*);                              /* after all that was enqueued is done */
+  int (*upload)(const kb_device*, void* to, const void* host, uint64_t bytes, kb_error*); /* host may change at once */
+  int (*download)(const kb_device*, void* host, const void* from, uint64_t bytes, kb_error*); /* waits */
+  int (*copy)(const kb_device*, void* to, const void* from, uint64_t bytes, kb_error*);       /* within the device */
+  /* n elements of width 1, 2, 4 or 8 become the one at `host` */
+  int (*fill)(const kb_device*, void* to, uint64_t n, uint32_t width, const void* host, kb_error*);
+  /* rows from *used (in device memory) on become zero */
+  int (*clear_tail)(const kb_device*, void* data, uint64_t rows, uint64_t row_bytes, const int32_t* used, kb_error*);
+  int (*wait)(const kb_device*, kb_error*); /* until all is done; says what failed in it */
+  /* Marks a moment on the stream; elapsed waits for both and gives the seconds between them. index: below 65536 */
+  int (*stamp)(const kb_device*, uint32_t index, kb_error*);
+  int (*elapsed)(const kb_device*, uint32_t from, uint32_t to, double* seconds, kb_error*);
+  /* What is enqueued after record is kept instead of done, until recorded gives it as a graph that replay does as often as
+   * wanted. Of what lies between only_if and always, a replay does nothing when the f32 at `flag` (device memory, as the part
+   * before leaves it) is 0. upload, download, wait and stamp may not be recorded. graph NULL: what was kept is dropped. */
+  int (*record)(const kb_device*, kb_error*);
+  int (*only_if)(const kb_device*, const float* flag, kb_error*);
+  int (*always)(const kb_device*, kb_error*);
+  int (*recorded)(const kb_device*, void** graph, kb_error*);
+  int (*replay)(const kb_device*, void* graph, kb_error*);
+  void (*discard)(const kb_device*, void* graph);
 } kb_backend;
 
 /* ---- tables of the kinds that are no graph ------------------------------------------------------------------------------ */

@@ -16,6 +16,7 @@ namespace kitbash {
 namespace {
 
 constexpr int64_t kChunk = 256 << 10;  // hashed twice and written while it is in the cache
+constexpr int64_t kFetch = 64 << 20;   // copied from the device at once
 
 bool full(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
@@ -30,7 +31,8 @@ std::string utc_now() {
 
 class Saver {
  public:
-  Saver(FileOps& ops, std::string folder) : ops_(ops), folder_(std::move(folder)) {}
+  Saver(FileOps& ops, std::string folder, const StoreMemory& memory)
+      : ops_(ops), folder_(std::move(folder)), memory_(memory) {}
 
   void make_folder() {
     std::string at;
@@ -159,11 +161,15 @@ class Saver {
       whole.add(s.header.data(), s.header.size());
       for (const ShardPiece& p : s.pieces) {
         Xxh3 own;
-        for (int64_t at = 0; at < p.record.bytes; at += kChunk) {
-          const int64_t n = std::min(kChunk, p.record.bytes - at);
-          own.add(p.data + at, size_t(n));
-          whole.add(p.data + at, size_t(n));
-          put(fd, path, p.data + at, n);
+        for (int64_t from = 0; from < p.record.bytes; from += kFetch) {
+          const int64_t part = std::min(kFetch, p.record.bytes - from);
+          const char* data = memory_.view(p.source, p.offset + from, part, room_);
+          for (int64_t at = 0; at < part; at += kChunk) {
+            const int64_t n = std::min(kChunk, part - at);
+            own.add(data + at, size_t(n));
+            whole.add(data + at, size_t(n));
+            put(fd, path, data + at, n);
+          }
         }
         m.tensors[p.tensor].pieces.push_back(p.record);
         m.tensors[p.tensor].pieces.back().digest = own.digest();
@@ -174,6 +180,8 @@ class Saver {
 
   FileOps& ops_;
   std::string folder_;
+  const StoreMemory& memory_;
+  std::vector<char> room_;
   int64_t needed_ = 0;
 };
 
@@ -190,7 +198,7 @@ std::string CheckpointFolder::save(const StoreMemory& memory, const CheckpointIn
                                    std::vector<std::string>* notices) {
   const int64_t step = info.position.step;
   if (step < 0) kb::fail("[checkpoint] the step must not be negative but is ", step);
-  Saver saver(options_.files ? *options_.files : system_files(), folder_);
+  Saver saver(options_.files ? *options_.files : system_files(), folder_, memory);
   const std::string name = step_name(step), path = folder_ + "/" + name, tmp = path + ".tmp";
 
   Manifest m;

@@ -12,11 +12,11 @@ namespace kitbash {
 namespace {
 
 // Parts of one tensor, none above the limit unless a single row is.
-std::vector<ShardPiece> cut(const StoreEntry& e, const char* data, size_t tensor, int64_t limit) {
+std::vector<ShardPiece> cut(const StoreEntry& e, const std::string& source, size_t tensor, int64_t limit) {
   const std::vector<int64_t> shape(e.type.shape, e.type.shape + e.type.rank);
   const int64_t bytes = e.bytes();
   ShardPiece whole;
-  whole.tensor = tensor, whole.shape = shape, whole.data = data;
+  whole.tensor = tensor, whole.shape = shape, whole.source = source;
   whole.record.key = e.name, whole.record.bytes = bytes;
   if (bytes <= limit || shape.empty() || shape[0] < 2) return {whole};
   const int64_t row = bytes / shape[0], step = std::max<int64_t>(1, limit / row);
@@ -25,7 +25,7 @@ std::vector<ShardPiece> cut(const StoreEntry& e, const char* data, size_t tensor
     const int64_t end = std::min(shape[0], first + step);
     ShardPiece p = whole;
     p.shape[0] = end - first;
-    p.data = data + first * row;
+    p.offset = first * row;
     p.record.key = e.name + "[" + std::to_string(first) + ":" + std::to_string(end) + "]";
     p.record.bytes = (end - first) * row;
     p.record.global_offset = first * (row / int64_t(dtype_bytes(e.type.dtype)));
@@ -76,12 +76,16 @@ ShardPlan plan_shards(const StoreMemory& memory, int64_t shard_bytes, const std:
     const bool optimizer = group[0] == 'o';
     std::vector<Shard> shards;
     int64_t used = 0;
-    for (const StoreEntry& e : memory.store().entries()) {
+    for (const StoreEntry& entry : memory.store().entries()) {
+      StoreEntry e = entry;
       if (!saved_life(e.life) || (e.life == Life::optimizer) != optimizer) continue;
+      if (const std::string of = mastered_parameter(e.name); memory.store().find(of)) continue;
+      const StoreEntry* master = e.life == Life::param ? memory.store().find(master_name(e.name)) : nullptr;
+      if (master) e.type.dtype = master->type.dtype;
       if (e.name.empty() || invalid_utf8(e.name) != std::string::npos)
         kb::fail("[checkpoint: ", e.name, "] a saved value must have a name in UTF-8");
       plan.tensors.push_back({e.name, e.life, e.type.dtype, {e.type.shape, e.type.shape + e.type.rank}, {}});
-      for (ShardPiece& p : cut(e, memory.at(e.name), plan.tensors.size() - 1, shard_bytes)) {
+      for (ShardPiece& p : cut(e, master ? master->name : e.name, plan.tensors.size() - 1, shard_bytes)) {
         if (shards.empty() || (used > 0 && used + p.record.bytes > shard_bytes)) shards.emplace_back(), used = 0;
         used += p.record.bytes;
         shards.back().pieces.push_back(std::move(p));

@@ -12,7 +12,8 @@ struct ShardPiece {
   size_t tensor = 0;   // index in ShardPlan::tensors
   PieceRecord record;  // all but the digest
   std::vector<int64_t> shape;
-  const char* data = nullptr;
+  std::string source;  // the store entry that the bytes come from: the parameter, or its wide master
+  int64_t offset = 0;  // in it, in bytes
 };
 
 struct Shard {
@@ -28,7 +29,8 @@ struct ShardPlan {
   int64_t bytes() const;
 };
 
-// Parameters and model states go to model-*, optimiser states to optimizer-*; in store order, a new file whenever the data
+// A parameter with a wide master is saved as the master, under the parameter's name: what is saved does not depend on the type
+// that the model computes in. Parameters and model states go to model-*, optimiser states to optimizer-*; in store order, a new file whenever the data
 // would pass `shard_bytes`. A larger tensor is cut between rows; its pieces are called "name[first row:end row]".
 ShardPlan plan_shards(const StoreMemory& memory, int64_t shard_bytes, const std::string& writer, int64_t step);
 

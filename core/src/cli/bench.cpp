@@ -12,14 +12,14 @@ namespace kitbash {
 namespace {
 
 void run(Globals& g, const std::string& path, const std::vector<std::string>& set, const std::string& stage, int steps,
-         int threads) {
+         int threads, const RunDevice& device) {
   now_seconds();
   Registry registry(open_catalog(g));
   register_base_ops(registry);
   const Recipe recipe = load_recipe(path, set, registry.catalog());
   print_notes(recipe);
   if (steps < 1) kb::fail("[bench] --steps must be at least 1 but got ", steps);
-  Session session(recipe, registry, threads, ArenaMode::planned);
+  Session session(recipe, registry, threads, ArenaMode::planned, device);
   g.accepted = true;
   nlohmann::json all = nlohmann::json::array();
   for (const StageConfig& s : recipe.curriculum) {
@@ -33,6 +33,9 @@ void run(Globals& g, const std::string& path, const std::vector<std::string>& se
                         {"machine_gflops", r.machine_gflops},
                         {"product_flops_per_token", r.product_flops},
                         {"product_share", r.product_share},
+                        {"store_bytes", r.store_bytes},
+                        {"arena_bytes", r.arena_bytes},
+                        {"peak_bytes", r.peak_bytes},
                         {"start_seconds", r.start_seconds}};
     for (const NodeTime& n : r.slowest)
       j["slowest"].push_back(
@@ -55,8 +58,15 @@ void add_bench(CLI::App& app, Globals& g) {
   verb->add_option("--stage", *stage, "only this stage")->type_name("NAME");
   verb->add_option("--steps", *steps, "timed steps")->type_name("N");
   verb->add_option("--threads", *threads, "of the cpu; 0: all cores")->type_name("N");
+  auto device = std::make_shared<std::string>("cpu");
+  auto no_capture = std::make_shared<bool>(false), no_fuse = std::make_shared<bool>(false);
+  device_option(*verb, *device);
+  verb->add_flag("--no-capture", *no_capture, "cuda: launch every node by itself instead of one graph a program");
+  verb->add_flag("--no-fuse", *no_fuse, "cuda: run every pointwise node by itself");
   common_options(*verb, g, true, "kitbash bench recipes/quickstart.toml --stage 512");
-  verb->callback([=, &g] { run(g, *path, *set, *stage, *steps, *threads); });
+  verb->callback([=, &g] {
+    run(g, *path, *set, *stage, *steps, *threads, {device_kind(*device), !*no_capture, !*no_fuse});
+  });
 }
 
 }  // namespace kitbash

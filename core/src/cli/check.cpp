@@ -15,7 +15,7 @@ void build_all(const Recipe& recipe, Registry& registry, uint32_t compute) {
   LanguageModel model(recipe, registry);
   BuildOptions o;
   o.compute = compute;
-  o.recompute = recipe.train.recompute == "block";
+  o.recompute = recompute_of(recipe.train.recompute);
   const StageConfig& s = recipe.curriculum.front();
   Bounds b;
   b.tokens = s.micro_tokens, b.documents = s.max_documents;

@@ -19,6 +19,12 @@ void common_options(CLI::App& verb, Globals& g, bool figures, const std::string&
   if (!example.empty()) verb.footer("Example:\n  " + example);
 }
 
+void device_option(CLI::App& verb, std::string& device) {
+  verb.add_option("--device", device, "cpu or cuda")->type_name("DEVICE")->check([](const std::string& d) {
+    return d == "cpu" || d == "cuda" ? std::string() : "must be cpu or cuda but got '" + d + "'";
+  });
+}
+
 Catalog open_catalog(const Globals& g) {
   Catalog catalog = Catalog::discover(g.plugin_path);
   for (const std::string& w : catalog.warnings()) std::cerr << "warning: " << w << "\n";

@@ -1,7 +1,9 @@
 // components: what can be written behind `use` in a recipe, by kind.
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/table.h"
 #include "base/text.h"
@@ -29,10 +31,23 @@ void run(const Globals& g, const std::string& kind) {
       all.push_back(component_json(*c));
     }
   }
+  // Plugins that only make others faster: known by their manifests, loaded when their device is opened.
+  nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
+  Table faster({"kernels of", "device", "plugin", "version"});
+  for (const auto& p : catalog.plugins()) {
+    if (!kind.empty() || !p->components.empty() || p->kernels.empty()) continue;
+    std::map<std::string, std::set<std::string>> ops;
+    for (const KernelInfo& k : p->kernels) ops[k.device].insert(k.op);
+    for (const auto& [device, names] : ops) {
+      const std::vector<std::string> list(names.begin(), names.end());
+      kernels.push_back({{"plugin", p->id}, {"version", p->version}, {"device", device}, {"ops", list}});
+      faster.row({list.size() > 6 ? std::to_string(list.size()) + " ops" : join(list, " "), device, p->id, p->version});
+    }
+  }
   if (g.json)
-    std::cout << nlohmann::ordered_json{{"components", all}}.dump(2) << "\n";
+    std::cout << nlohmann::ordered_json{{"components", all}, {"kernels", kernels}}.dump(2) << "\n";
   else if (table.rows())
-    std::cout << table.text();
+    std::cout << table.text() << (faster.rows() ? "\n" + faster.text() : "");
   else
     std::cout << "no component was found; `kitbash plugin path` shows where plugins are searched\n";
 }

@@ -52,6 +52,7 @@ struct GenerateArguments {
   int64_t tokens = 200;
   int64_t seed = 0;
   int threads = 0;
+  std::string device = "cpu";
   SamplingOptions sampling;
 };
 
@@ -69,7 +70,7 @@ void run_generate(Globals& g, const GenerateArguments& a) {
   register_base_ops(registry);
   const Recipe recipe = checkpoint_recipe(checkpoint, {}, registry.catalog());
   // Every token of the prompt is a byte at most, and one starts the text.
-  Generator generator(recipe, registry, int64_t(a.prompt.size()) + 2 + a.tokens, 128, a.threads);
+  Generator generator(recipe, registry, int64_t(a.prompt.size()) + 2 + a.tokens, 128, a.threads, device_kind(a.device));
   generator.load(checkpoint);
   g.accepted = true;
   if (!g.json) std::cout << a.prompt << std::flush;
@@ -93,7 +94,7 @@ void run_generate(Globals& g, const GenerateArguments& a) {
 }
 
 void run_eval(Globals& g, const std::string& from, const std::vector<std::string>& set, const std::string& stage,
-              int64_t limit, int threads) {
+              int64_t limit, int threads, const std::string& device) {
   const std::string checkpoint = find_checkpoint(from);
   Registry registry(open_catalog(g));
   register_base_ops(registry);
@@ -103,7 +104,7 @@ void run_eval(Globals& g, const std::string& from, const std::vector<std::string
   for (const StageConfig& s : recipe.curriculum)
     if (s.name == stage) at = &s;
   if (!at) kb::fail("[eval] the recipe has no stage '", stage, "'");
-  Session session(recipe, registry, threads, ArenaMode::planned);
+  Session session(recipe, registry, threads, ArenaMode::planned, {device_kind(device)});
   session.enter_stage(*at);
   load_checkpoint(checkpoint, session.memory());
   g.accepted = true;
@@ -131,6 +132,7 @@ void add_generate(CLI::App& app, Globals& g) {
   verb->add_option("--top-p", a->sampling.top_p, "sample from the smallest set with this probability")->type_name("P");
   verb->add_option("--seed", a->seed, "same seed, same text")->type_name("N");
   verb->add_option("--threads", a->threads, "of the cpu; 0: all cores")->type_name("N");
+  device_option(*verb, a->device);
   common_options(*verb, g, true, "kitbash generate runs/quickstart --prompt 'compiler' --tokens 300 --temperature 0.7");
   verb->callback([&g, a] { run_generate(g, *a); });
 }
@@ -146,8 +148,10 @@ void add_eval(CLI::App& app, Globals& g) {
   verb->add_option("--stage", *stage, "with the context of this stage; default: the last")->type_name("NAME");
   verb->add_option("--tokens", *limit, "read at most this many; 0: all")->type_name("N");
   verb->add_option("--threads", *threads, "of the cpu; 0: all cores")->type_name("N");
+  auto device = std::make_shared<std::string>("cpu");
+  device_option(*verb, *device);
   common_options(*verb, g, true, "kitbash eval runs/quickstart");
-  verb->callback([=, &g] { run_eval(g, *from, *set, *stage, *limit, *threads); });
+  verb->callback([=, &g] { run_eval(g, *from, *set, *stage, *limit, *threads, *device); });
 }
 
 }  // namespace kitbash

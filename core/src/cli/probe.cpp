@@ -24,7 +24,8 @@ void add_probe(CLI::App& app, Globals& g) {
   verb->add_flag("--backward", r->backward, "gradients of parameters and inputs too");
   verb->add_flag("--update", r->update, "run the component's update afterwards");
   verb->add_option("--mode", *mode, "train or eval")->type_name("MODE");
-  verb->add_option("--dtype", r->dtype, "f32 or f64")->type_name("TYPE");
+  verb->add_option("--dtype", r->dtype, "f32, f64 (cpu) or bf16 (cuda)")->type_name("TYPE");
+  device_option(*verb, r->device);
   verb->add_option("--arena", r->arena, "planned, separate (a block a value) or poison (NaN in dead bytes)")
       ->type_name("MODE");
   verb->add_option("--threads", r->threads, "of the cpu; 0: all cores")->type_name("N");

@@ -15,7 +15,8 @@ namespace {
 constexpr int kExitPreempted = 75;
 
 struct Arguments {
-  std::string recipe, arena = "planned";
+  std::string recipe, arena = "planned", device = "cpu";
+  bool no_capture = false, no_fuse = false;
   std::vector<std::string> set;
   TrainOptions options;
 };
@@ -34,6 +35,9 @@ std::string resume_command(const Globals& g, const Arguments& a, const std::stri
   for (const std::string& s : a.set) c += " --set " + quoted(s);
   if (a.options.threads) c += " --threads " + std::to_string(a.options.threads);
   if (a.arena != "planned") c += " --arena " + a.arena;
+  if (a.device != "cpu") c += " --device " + a.device;
+  if (a.no_capture) c += " --no-capture";
+  if (a.no_fuse) c += " --no-fuse";
   for (const std::string& p : g.plugin_path) c += " --plugin-path " + quoted(p);
   if (g.json) c += " --json";
   return c;
@@ -48,6 +52,7 @@ void run(Globals& g, Arguments& a) {
   TrainOptions o = a.options;
   o.json = g.json;
   o.arena = probe_arena(a.arena);
+  o.device = {device_kind(a.device), !a.no_capture, !a.no_fuse};
   if (o.run.empty()) o.run = "runs/" + recipe.name;
   o.command = resume_command(g, a, o.run);
   catch_signals();
@@ -72,6 +77,9 @@ void add_train(CLI::App& app, Globals& g) {
       ->type_name("STEPS");
   verb->add_option("--threads", a->options.threads, "of the cpu; 0: all cores")->type_name("N");
   verb->add_option("--arena", a->arena, "planned, separate or poison")->type_name("MODE");
+  device_option(*verb, a->device);
+  verb->add_flag("--no-capture", a->no_capture, "cuda: launch every node by itself instead of one graph a program");
+  verb->add_flag("--no-fuse", a->no_fuse, "cuda: run every pointwise node by itself");
   common_options(*verb, g, true,
                  "kitbash train recipes/quickstart.toml\n\nExit codes: 0 ok, 2 usage or recipe error, 3 run failed, 75 "
                  "stopped: run again with --resume");

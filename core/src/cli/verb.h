@@ -28,6 +28,9 @@ struct Globals {
 // Declares --plugin-path, and with `figures` --json, on a verb; `example` is the last paragraph of its --help.
 void common_options(CLI::App& verb, Globals& g, bool figures, const std::string& example);
 
+// --device cpu|cuda.
+void device_option(CLI::App& verb, std::string& device);
+
 // Discovers the plugins, and prints a warning for each file that looks like one but is broken.
 Catalog open_catalog(const Globals& g);
 

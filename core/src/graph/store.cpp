@@ -27,6 +27,14 @@ const char* life_name(Life l) {
   return "?";
 }
 
+namespace {
+const std::string master_prefix = "master.";
+}
+std::string master_name(const std::string& parameter) { return master_prefix + parameter; }
+std::string mastered_parameter(const std::string& entry) {
+  return entry.compare(0, master_prefix.size(), master_prefix) ? "" : entry.substr(master_prefix.size());
+}
+
 size_t dtype_bytes(uint32_t dtype) {
   switch (dtype) {
     case KB_U8:

@@ -37,6 +37,12 @@ class Store {
   std::map<std::string, size_t> index_;
 };
 
+// Where the optimiser keeps the wide value of a parameter that the model reads in bf16. A checkpoint has one tensor for both:
+// the wide one, under the parameter's name.
+std::string master_name(const std::string& parameter);
+// The parameter of a master; empty: `entry` is none.
+std::string mastered_parameter(const std::string& entry);
+
 size_t dtype_bytes(uint32_t dtype);
 int64_t type_bytes(const kb_type& t);     // of the dense tensor at its bounds
 std::string type_text(const kb_type& t);  // "f32 [2048, 128]"

@@ -55,7 +55,7 @@ void LanguageModel::guard_and_step(Graph& g, kb::Builder& b) {
     const bool narrow = e.type.dtype != wide;
     if (narrow) {  // the optimiser works on a wide master; what the model reads is its copy
       StoreEntry master = e;
-      master.name = "master." + name;
+      master.name = master_name(name);
       master.type.dtype = wide;
       master.life = Life::optimizer;
       store.declare(master);

@@ -61,7 +61,7 @@ LanguageModel::Forward LanguageModel::forward(Graph& g, kb::Builder& b, const Bo
     const bool attn = i % 2 == 0;
     const char* role = attn ? "attn" : "ffn";
     // One recompute unit a layer: only the carry is kept between layers.
-    Graph::Scope scope(g, layer, Phase::forward, o.recompute ? int32_t(i / 2) : -1);
+    Graph::Scope scope(g, layer, Phase::forward, o.recompute != Recompute::none ? int32_t(i / 2) : -1);
     kb::Values entered = g.build(*residual_, layer, 1, carry, {{"index", i}, {"count", count}, {"role", role}});
     kb::Value x = entered[0];
     carry.assign(entered.begin() + 1, entered.end());
@@ -127,7 +127,7 @@ std::unique_ptr<Graph> LanguageModel::micro(const Bounds& bounds, const BuildOpt
   });
   accumulate("sum.loss", f.loss);
   accumulate("sum.weight", f.weight);
-  if (o.recompute) recompute_segments(*g);
+  recompute_segments(*g, o.recompute);
   return g;
 }
 
@@ -157,7 +157,13 @@ std::unique_ptr<Graph> LanguageModel::init(const BuildOptions& o) {
   g->mode = KB_STEP;
   for (const auto& [name, v] : g->init) {
     const ValueId target = g->read(name);
-    g->write(target, b.cast({&b, v}, kb_dtype(g->type(target).dtype)).id);
+    kb::Value now{&b, v};
+    if (store.find(master_name(name))) {  // apply has declared it; the copy is rounded from it as after every step
+      const ValueId master = g->read(master_name(name));
+      now = b.cast(now, kb_dtype(g->type(master).dtype));
+      g->write(master, now.id);
+    }
+    g->write(target, b.cast(now, kb_dtype(g->type(target).dtype)).id);
   }
   for (Write& w : g->writes) w.guarded = false;
   g->reports.clear();

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph.h"
+#include "passes/passes.h"
 #include "recipe/recipe.h"
 
 namespace kitbash {
@@ -15,9 +15,12 @@ struct Bounds {
   int64_t slots = 1, capacity = 0;    // serving: sequences that have state, tokens that a cache holds
 };
 
+inline Recompute recompute_of(const std::string& text) {  // of the key train.recompute
+  return text == "block" ? Recompute::block : text == "light" ? Recompute::light : Recompute::none;
+}
 struct BuildOptions {
   uint32_t compute = KB_F32;
-  bool recompute = false;
+  Recompute recompute = Recompute::none;
   bool logits =
       false;  // eval, prefill, decode: logits of every token; else prefill and decode give those of row `last`
   int64_t tile = 1;

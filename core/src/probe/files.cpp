@@ -31,9 +31,18 @@ void load_tensor(const SafeTensor& from, const std::string& name, const kb_type&
       case KB_I32:
         static_cast<int32_t*>(to)[i] = int32_t(v[i]);
         break;
+      case KB_BF16:
+        static_cast<uint16_t*>(to)[i] = to_bf16(float(v[i]));
+        break;
       default:
         kb::fail("[probe] ", name, " cannot be read as ", kb::dtype_name(type.dtype));
     }
+}
+
+void load_entry(const SafeTensor& from, const std::string& name, const StoreEntry& e, StoreMemory& memory) {
+  std::vector<char> host(size_t(e.bytes()));
+  load_tensor(from, name, e.type, host.data());
+  memory.write(e.name, host.data(), 0, int64_t(host.size()));
 }
 
 const char* file_dtype(uint32_t dtype) {

@@ -11,6 +11,8 @@ namespace kitbash {
 
 // Copies the tensor to memory of the given type, converting numbers. Throws unless the shapes agree and both are floats or integers.
 void load_tensor(const SafeTensor& from, const std::string& name, const kb_type& type, void* to);
+// The same for a store entry, wherever its memory is.
+void load_entry(const SafeTensor& from, const std::string& name, const StoreEntry& e, StoreMemory& memory);
 // "F32", "BF16", "I32", ...
 const char* file_dtype(uint32_t dtype);
 

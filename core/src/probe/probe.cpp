@@ -41,9 +41,9 @@ class Run {
       : r_(r),
         file_(SafetensorsFile::open(r.in)),
         registry_(std::move(catalog)),
-        device_(prepare(registry_), KB_CPU, r.threads) {
+        device_(prepare(registry_), device_kind(r.device), r.threads) {
     options_.mode = r.what.compare(0, 10, "optimizer.") == 0 ? KB_STEP : r.train ? KB_TRAIN : KB_EVAL;
-    options_.compute = probe_dtype(r.dtype);
+    options_.compute = probe_dtype(r.dtype, device_.kind());
     graph_ = std::make_unique<Graph>("probe", options_, registry_, store_);
   }
 
@@ -65,7 +65,7 @@ class Run {
     Program p(std::move(graph_), device_, probe_arena(r_.arena));
     Arena arena;
     p.reserve(arena);
-    StoreMemory memory(store_);
+    StoreMemory memory(store_, &device_);
     memory.allocate();
     p.bind(arena, memory);
     load(p, memory);
@@ -73,7 +73,7 @@ class Run {
     for (const auto& [n, v] : p.graph().outputs) result_.add(n, p.graph().type(v), p.output(n));
     if (r_.update) update(memory);
     for (const StoreEntry& e : store_.entries())
-      if (e.life != Life::param) result_.add("state." + e.name, e.type, memory.at(e.name));
+      if (e.life != Life::param) result_.add("state." + e.name, e.type, memory.bytes_of(e.name).data());
     result_.write(r_.out);
     return kernel_lines(p);
   }
@@ -188,7 +188,7 @@ class Run {
       const std::string key = e.life == Life::param ? "param." + param_key(e.name) : "state." + e.name;
       const SafeTensor* t = file_.find(key);
       if (!t && e.life == Life::param) t = file_.find("param." + e.name);
-      if (t) load_tensor(*t, key, e.type, memory.at(e.name));
+      if (t) load_entry(*t, key, e, memory);
       if (!t && e.life == Life::param)
         kb::fail("[probe] ", r_.what, " needs the tensor ", key, " (", type_text(e.type), "), which ", r_.in, " lacks");
     }
@@ -233,10 +233,12 @@ class Run {
 
 }  // namespace
 
-uint32_t probe_dtype(const std::string& name) {
+uint32_t probe_dtype(const std::string& name, kb_device_kind device) {
   if (name == "f32") return KB_F32;
-  if (name == "f64") return KB_F64;
-  kb::fail("[probe] --dtype must be f32 or f64 on the cpu but got '", name, "'");
+  if (name == "f64" && device == KB_CPU) return KB_F64;
+  if (name == "bf16" && device == KB_CUDA) return KB_BF16;
+  kb::fail("[probe] --dtype must be f32 or ", device == KB_CPU ? "f64" : "bf16",
+           device == KB_CPU ? " on the cpu" : " on cuda", " but got '", name, "'");
 }
 
 ArenaMode probe_arena(const std::string& name) {
@@ -251,7 +253,7 @@ std::vector<std::string> kernel_lines(const Program& p) {
   std::set<std::string> seen;
   for (size_t i = 0; i < p.choices().size(); ++i) {
     const Choice& c = p.choices()[i];
-    if (!c.kernel || c.provider == "backend-cpu") continue;
+    if (!c.kernel || c.provider == "backend-cpu" || c.provider == "backend-cuda") continue;
     std::string line = std::string(c.kernel->op) + " -> " + c.kernel->name;
     if (!c.declined.empty()) line += "  (" + c.declined.substr(0, c.declined.size() - 2) + ")";
     if (seen.insert(line).second) lines.push_back(line);

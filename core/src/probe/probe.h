@@ -15,7 +15,8 @@ struct ProbeRequest {
   std::string verb = "forward", in, out;
   std::vector<std::string> set, attr;  // attr: "experts=64"
   bool backward = false, update = false, train = true;
-  std::string dtype = "f32";  // f32, f64
+  std::string dtype = "f32";  // f32, f64; bf16 on cuda
+  std::string device = "cpu";
   std::string arena = "planned";
   int threads = 0;
 };

@@ -17,7 +17,7 @@ std::vector<std::string> probe_model(const ProbeRequest& r, Catalog catalog) {
   Registry registry(std::move(catalog));
   register_base_ops(registry);
   const Recipe recipe = load_recipe(r.config, r.set, registry.catalog());
-  Device device(registry, KB_CPU, r.threads);
+  Device device(registry, device_kind(r.device), r.threads);
   LanguageModel model(recipe, registry);
 
   const std::vector<double> tokens = tensor_values(file.at("in.tokens"), "in.tokens");
@@ -29,8 +29,8 @@ std::vector<std::string> probe_model(const ProbeRequest& r, Catalog catalog) {
   const std::vector<int32_t> cu = read_borders(file, bounds.tokens);
   bounds.documents = int64_t(cu.size()) - 1;
   BuildOptions o;
-  o.compute = probe_dtype(r.dtype);
-  o.recompute = recipe.train.recompute == "block";
+  o.compute = probe_dtype(r.dtype, device.kind());
+  o.recompute = recompute_of(recipe.train.recompute);
   o.logits = true;
 
   std::vector<std::unique_ptr<Program>> programs;
@@ -41,7 +41,7 @@ std::vector<std::string> probe_model(const ProbeRequest& r, Catalog catalog) {
   Program* micro = add(model.micro(bounds, o));
   Program* eval = add(model.eval(bounds, o));
   Program* apply = r.update ? add(model.apply(o)) : nullptr;
-  StoreMemory memory(model.store);
+  StoreMemory memory(model.store, &device);
   memory.allocate();
   Arena arena;
   for (auto& p : programs) p->reserve(arena);
@@ -52,7 +52,7 @@ std::vector<std::string> probe_model(const ProbeRequest& r, Catalog catalog) {
     if (!param && e.life != Life::model && e.life != Life::step && e.life != Life::optimizer) continue;
     const std::string key = (param ? "param." : "state.") + e.name;
     if (const SafeTensor* t = file.find(key))
-      load_tensor(*t, key, e.type, memory.at(e.name));
+      load_entry(*t, key, e, memory);
     else if (param)
       kb::fail("[probe] the recipe needs the tensor ", key, " (", type_text(e.type), "), which ", r.in, " lacks");
   }
@@ -79,7 +79,9 @@ std::vector<std::string> probe_model(const ProbeRequest& r, Catalog catalog) {
     for (const StoreEntry& e : model.store.entries()) {
       if (e.life != Life::accumulator || e.name.compare(0, 5, "grad.")) continue;
       std::vector<double> g(size_t(kb::elements(e.type)));
-      for (size_t i = 0; i < g.size(); ++i) g[i] = read_element(memory.at(e.name), e.type.dtype, int64_t(i)) / weight;
+      std::vector<char> room;
+      const char* at = memory.view(e.name, room);
+      for (size_t i = 0; i < g.size(); ++i) g[i] = read_element(at, e.type.dtype, int64_t(i)) / weight;
       kb_type t = e.type;
       t.dtype = KB_F64;
       result.add(e.name, t, g.data());
@@ -91,7 +93,8 @@ std::vector<std::string> probe_model(const ProbeRequest& r, Catalog catalog) {
     apply->run();
   }
   for (const StoreEntry& e : model.store.entries())
-    if (e.life == Life::model || e.life == Life::step) result.add("state." + e.name, e.type, memory.at(e.name));
+    if (e.life == Life::model || e.life == Life::step)
+      result.add("state." + e.name, e.type, memory.bytes_of(e.name).data());
   result.write(r.out);
   return kernel_lines(*micro);
 }

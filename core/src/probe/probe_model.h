@@ -8,7 +8,7 @@ namespace kitbash {
 std::vector<std::string> probe_model(const ProbeRequest& r, Catalog catalog);
 
 // Shared with the probe of components.
-uint32_t probe_dtype(const std::string& name);
+uint32_t probe_dtype(const std::string& name, kb_device_kind device);
 ArenaMode probe_arena(const std::string& name);
 std::vector<std::string> kernel_lines(const Program& p);
 

@@ -65,7 +65,7 @@ std::vector<KeyTable> declare() {
                .one_of({"f32", "bf16"}),
            Key("recompute", "text", "what the backward pass computes again instead of keeping")
                .is(str("none"))
-               .one_of({"none", "block"}),
+               .one_of({"none", "light", "block"}),
            Key("clip", "float", "bound of the global gradient norm; 0: off").is(1.0).in(0, kOpen),
            Key("deterministic", "bool", "same threads: same bits").is(true),
            Key("checkpoint_every", "int", "steps between checkpoints; 0: only at the end of a stage and on a signal")

@@ -56,7 +56,7 @@ struct StageConfig {
 struct TrainConfig {
   int64_t seed = 0;
   std::string compute = "f32";     // bf16, f32
-  std::string recompute = "none";  // none, block
+  std::string recompute = "none";  // none, light, block
   double clip = 1.0;               // of the global gradient norm; 0: off
   bool deterministic = true;
   int64_t checkpoint_every = 0;  // steps; 0: at the end of a stage and on a signal

@@ -31,7 +31,7 @@ class Planner {
  public:
   Planner(const Recipe& r, Registry& registry) : r_(r), registry_(registry), model_(r, registry) {
     options_.compute = compute_dtype(r);
-    options_.recompute = r.train.recompute == "block";
+    options_.recompute = recompute_of(r.train.recompute);
     p_.recipe = r.name;
     p_.compute = r.train.compute;
     p_.recompute = r.train.recompute;
@@ -123,7 +123,7 @@ class Planner {
       Bounds b;
       b.tokens = s.context;
       BuildOptions plain = options_;
-      plain.recompute = false;
+      plain.recompute = Recompute::none;
       const auto g = model_.micro(b, plain);
       flops(*g, schedule(*g), s.context);
     }

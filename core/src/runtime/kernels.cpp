@@ -1,5 +1,7 @@
 #include "runtime/kernels.h"
 
+#include <cstdlib>
+
 #include "kitbash/op.h"
 
 namespace kitbash {
@@ -21,12 +23,22 @@ NodeCall::NodeCall(const Graph& g, const Node& n, const kb_device* device) {
     if (n.base[o]) call.accumulate |= 1u << o;
 }
 
+namespace {
+// For finding out which kernel is at fault: names, separated by commas, that are not chosen.
+bool left_out(const std::string& name) {
+  const char* v = std::getenv("KITBASH_WITHOUT_KERNELS");
+  return v && ("," + std::string(v) + ",").find("," + name + ",") != std::string::npos;
+}
+}  // namespace
+
 Choice choose_kernel(const Graph& g, const Node& n, Device& device) {
   const NodeCall c(g, n, &device.table());
   Choice out;
   for (const auto& k : device.registry().kernels(n.op->name, device.kind())) {
     kb_error why{};
-    if ((c.call.accumulate & ~k.table->accumulates) != 0) {
+    if (left_out(k.table->name)) {
+      out.declined += std::string(k.table->name) + ": left out by KITBASH_WITHOUT_KERNELS; ";
+    } else if ((c.call.accumulate & ~k.table->accumulates) != 0) {
       out.declined += std::string(k.table->name) + ": cannot accumulate; ";
     } else if (k.table->supports && k.table->supports(&c.call, &why)) {
       out.declined += std::string(k.table->name) + ": " + why.message + "; ";

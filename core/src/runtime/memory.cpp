@@ -8,17 +8,26 @@
 #include <cstring>
 
 #include "kitbash/op.h"
+#include "runtime/device.h"
 
 namespace kitbash {
 
-Block::Block(int64_t bytes) : bytes_(std::max<int64_t>(bytes, 64)) {
+Block::Block(int64_t bytes, const Device* device, bool zeroed)
+    : bytes_(std::max<int64_t>(bytes, 64)), device_(device && device->own_memory() ? device : nullptr) {
+  if (device_) {
+    data_ = device_->alloc(bytes_, zeroed);
+    return;
+  }
   void* p = mmap(nullptr, size_t(bytes_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED)
     kb::fail("[memory] ", bytes_, " bytes must be available but the system refused: ", std::strerror(errno));
   data_ = static_cast<char*>(p);
 }
 Block::~Block() {
-  if (data_) munmap(data_, size_t(bytes_));
+  if (data_ && device_)
+    device_->release(data_);
+  else if (data_)
+    munmap(data_, size_t(bytes_));
 }
 
 void StoreMemory::allocate() {
@@ -27,13 +36,13 @@ void StoreMemory::allocate() {
   for (const StoreEntry& e : store_.entries())
     if (!at_.count(e.name)) fresh.push_back(&e), total += (e.bytes() + 63) / 64 * 64;
   if (fresh.empty()) return;
-  blocks_.emplace_back(total);
+  blocks_.emplace_back(total, device_);
   bytes_ += total;
   char* p = blocks_.back().data();
   for (const StoreEntry* e : fresh) {
     at_[e->name] = p;
     p += (e->bytes() + 63) / 64 * 64;
-    if (e->fill != 0) fill(e->name);  // pages start as zero
+    if (e->fill != 0) fill(e->name);  // memory starts as zero
   }
 }
 
@@ -45,16 +54,53 @@ char* StoreMemory::at(const std::string& name) const {
 
 void StoreMemory::fill(const std::string& name) {
   const StoreEntry& e = *store_.find(name);
-  fill_elements(at(name), e.type.dtype, kb::elements(e.type), e.fill);
+  if (device_)
+    device_->fill(at(name), e.type.dtype, kb::elements(e.type), e.fill);
+  else
+    fill_elements(at(name), e.type.dtype, kb::elements(e.type), e.fill);
 }
 
-void Arena::reserve(int64_t bytes) {
+void StoreMemory::read(const std::string& name, void* host, int64_t offset, int64_t bytes) const {
+  if (device_)
+    device_->download(host, at(name) + offset, bytes);
+  else
+    std::memcpy(host, at(name) + offset, size_t(bytes));
+}
+void StoreMemory::write(const std::string& name, const void* host, int64_t offset, int64_t bytes) {
+  if (device_)
+    device_->upload(at(name) + offset, host, bytes);
+  else
+    std::memcpy(at(name) + offset, host, size_t(bytes));
+}
+std::vector<char> StoreMemory::bytes_of(const std::string& name) const {
+  std::vector<char> all(size_t(store_.find(name)->bytes()));
+  read(name, all.data(), 0, int64_t(all.size()));
+  return all;
+}
+const char* StoreMemory::view(const std::string& name, std::vector<char>& room) const {
+  return view(name, 0, store_.find(name)->bytes(), room);
+}
+const char* StoreMemory::view(const std::string& name, int64_t offset, int64_t bytes, std::vector<char>& room) const {
+  if (!device_ || !device_->own_memory()) return at(name) + offset;
+  room.resize(std::max(room.size(), size_t(bytes)));
+  read(name, room.data(), offset, bytes);
+  return room.data();
+}
+
+void Arena::reserve(int64_t bytes, const Device* device) {
   if (bytes > want_ && !block_.empty()) kb::fail("[arena] programs must be reserved before the first is bound");
   want_ = std::max(want_, bytes);
+  device_ = device;
 }
 char* Arena::data() {
-  if (block_.empty()) block_.emplace_back(want_);
+  if (block_.empty()) block_.emplace_back(want_, device_, false);
   return block_[0].data();
+}
+
+uint16_t to_bf16(float v) {
+  const auto u = std::bit_cast<uint32_t>(v);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fff;  // NaN stays NaN
+  return uint16_t((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
 void fill_elements(void* data, uint32_t dtype, int64_t n, double v) {
@@ -79,7 +125,7 @@ void fill_elements(void* data, uint32_t dtype, int64_t n, double v) {
       std::fill_n(static_cast<double*>(data), n, v);
       break;
     case KB_BF16:
-      std::fill_n(static_cast<uint16_t*>(data), n, uint16_t(std::bit_cast<uint32_t>(float(v)) >> 16));
+      std::fill_n(static_cast<uint16_t*>(data), n, to_bf16(float(v)));
       break;
     default:
       kb::fail("dtype ", dtype, " cannot be filled");

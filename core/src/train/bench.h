@@ -16,15 +16,19 @@ struct BenchResult {
   int64_t context = 0, batch_tokens = 0;
   double tokens_per_second = 0;  // median of the steps
   double product_flops = 0;      // matrix products, forward and backward, a token
-  double machine_gflops = 0;     // float matrix product of 512 x 512 x 512
+  double machine_gflops = 0;     // one matrix product
+  std::string machine;           // which
   double ideal_tokens_per_second = 0;
-  double product_share = 0;       // of the time
+  double product_share = 0;                  // of the time
+  int64_t store_bytes = 0, arena_bytes = 0;  // planned
+  int64_t peak_bytes = 0;         // of the process on the CPU; all that is in use on a GPU, with what the driver keeps
   double start_seconds = 0;       // from the start of the process to the end of the first step
   std::vector<NodeTime> slowest;  // ten, by place and op
 };
 // Random tokens in documents of the stage's context; `steps` timed steps after two that are not.
 BenchResult bench_stage(Session& s, const Recipe& recipe, const StageConfig& stage, int steps);
-double machine_gflops(Registry& registry, Device& device);
+// Of a square product of numbers of the type, 512 on the CPU and 8192 on a GPU.
+double machine_gflops(Registry& registry, Device& device, uint32_t compute);
 std::string bench_text(const BenchResult& r);
 
 }  // namespace kitbash

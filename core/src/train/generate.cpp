@@ -11,8 +11,9 @@
 
 namespace kitbash {
 
-Generator::Generator(const Recipe& recipe, Registry& registry, int64_t capacity, int64_t piece, int threads)
-    : device_(registry, KB_CPU, threads),
+Generator::Generator(const Recipe& recipe, Registry& registry, int64_t capacity, int64_t piece, int threads,
+                     kb_device_kind device)
+    : device_(registry, device, threads),
       model_(recipe, registry),
       tokenizer_(recipe.data.tokenizer
                      ? *recipe.data.tokenizer
@@ -21,14 +22,14 @@ Generator::Generator(const Recipe& recipe, Registry& registry, int64_t capacity,
       capacity_(capacity),
       piece_(piece) {
   BuildOptions o;
-  o.compute = KB_F32;
+  o.compute = device == KB_CPU ? uint32_t(KB_F32) : compute_dtype(recipe);
   Bounds b;
   b.capacity = capacity;
   b.tokens = piece;
   prefill_ = std::make_unique<Program>(model_.serve(false, b, o), device_, ArenaMode::planned);
   b.tokens = 1;
   decode_ = std::make_unique<Program>(model_.serve(true, b, o), device_, ArenaMode::planned);
-  memory_ = std::make_unique<StoreMemory>(model_.store);
+  memory_ = std::make_unique<StoreMemory>(model_.store, &device_);
   memory_->allocate();
   for (Program* p : {prefill_.get(), decode_.get()}) p->reserve(arena_);
   for (Program* p : {prefill_.get(), decode_.get()}) p->bind(arena_, *memory_);
@@ -72,7 +73,8 @@ const std::vector<double>& Generator::append(const std::vector<int32_t>& tokens)
   }
   const kb_type& t = used->output_type("logits");
   logits_.resize(size_t(t.shape[1]));
-  for (size_t i = 0; i < logits_.size(); ++i) logits_[i] = read_element(used->output("logits"), t.dtype, int64_t(i));
+  const void* logits = used->output("logits");
+  for (size_t i = 0; i < logits_.size(); ++i) logits_[i] = read_element(logits, t.dtype, int64_t(i));
   return logits_;
 }
 

@@ -22,7 +22,8 @@ struct SamplingOptions {
 class Generator {
  public:
   // `capacity`: longest sequence, prompt and answer together; `piece`: tokens of the prompt that go through prefill at once.
-  Generator(const Recipe& recipe, Registry& registry, int64_t capacity, int64_t piece, int threads);
+  Generator(const Recipe& recipe, Registry& registry, int64_t capacity, int64_t piece, int threads,
+            kb_device_kind device = KB_CPU);
   void load(const std::string& checkpoint);
   void start();  // an empty sequence
   // Appends tokens; returns the logits of the last one. Throws when the sequence would outgrow the capacity.

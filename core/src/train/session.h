@@ -12,9 +12,15 @@
 
 namespace kitbash {
 
+struct RunDevice {
+  kb_device_kind kind = KB_CPU;
+  bool capture = true;  // off: cuda launches node by node, as it also does to find a bad node; the bits are the same
+  bool fuse = true;     // off: cuda runs every pointwise node by itself, rounding between them
+};
+
 class Session {
  public:
-  Session(const Recipe& recipe, Registry& registry, int threads, ArenaMode arena);
+  Session(const Recipe& recipe, Registry& registry, int threads, ArenaMode arena, const RunDevice& where = {});
 
   // Replaces the programs by those of the stage. The store and what is in it stay.
   void enter_stage(const StageConfig& s);
@@ -26,9 +32,12 @@ class Session {
   StoreMemory& memory() { return *memory_; }
   LanguageModel& model() { return model_; }
   Device& device() { return device_; }
-  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const Device& device() const { return device_; }
+  const Tokenizer& tokenizer() const;  // throws when the recipe has none
   // Of the process: what it held before the model had memory (code, recipe, text), the store and arena of the stage, and what
-  // its nodes hold when they are ready.
+  // its nodes hold when they are ready. On a device with memory of its own: store and arena.
+  int64_t store_bytes() const { return memory_->bytes(); }
+  int64_t arena_bytes() const { return arena_->bytes(); }
   int64_t planned_bytes() const;
   // Runs micro-batches of the stage again, every node by itself, and describes the first whose output is not finite. The sums
   // are back at their fill afterwards.
@@ -37,11 +46,13 @@ class Session {
 
  private:
   BuildOptions options() const;
+  void check_room(const StageConfig& s) const;
   const Recipe& recipe_;
   Device device_;
   LanguageModel model_;
-  Tokenizer tokenizer_;
+  std::unique_ptr<Tokenizer> tokenizer_;  // null: numbers are trained on, as in bench
   ArenaMode mode_;
+  bool capture_, fuse_;
   Bounds bounds_;              // of the stage
   int64_t program_bytes_ = 0;  // resident before the model has memory
   std::unique_ptr<StoreMemory> memory_;
@@ -63,5 +74,7 @@ std::optional<Evaluation> evaluate(Session& s, const Recipe& recipe, const Stage
 double now_seconds();
 int64_t resident_bytes();       // VmRSS
 int64_t peak_resident_bytes();  // VmHWM
+int64_t peak_bytes(
+    const Session& s);  // of the memory that the session works in: the host's, or all that is used of the GPU's
 
 }  // namespace kitbash

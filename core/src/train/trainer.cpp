@@ -59,8 +59,8 @@ Trainer::Trainer(const Recipe& recipe, Registry& registry, TrainOptions o)
     : recipe_(recipe),
       registry_(registry),
       options_(std::move(o)),
-      session_(recipe, registry, options_.threads, options_.arena),
-      has_held_out_(open_sources(recipe, registry)),
+      session_(recipe, registry, options_.threads, options_.arena, options_.device),
+      has_held_out_((session_.tokenizer(), open_sources(recipe, registry))),
       schedules_(make_schedules(recipe, registry)),
       folder_(options_.run, options_.resume),
       checkpoints_(folder_.checkpoints(), int(recipe.train.keep)),
@@ -223,7 +223,7 @@ std::optional<TrainEnd> Trainer::finish_stage(const StageConfig& s, StageResult 
     r.held_out = *e;
     line += "held-out " + figure("%.3f", e->bits_per_byte) + " bits per byte, loss " + figure("%.4f", e->loss) + ", ";
   }
-  r.peak_bytes = peak_resident_bytes();
+  r.peak_bytes = peak_bytes(session_);
   r.planned_bytes = session_.planned_bytes();
   line += "checkpoint " + last_checkpoint_;
   progress_.say(line);

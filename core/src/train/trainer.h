@@ -22,6 +22,7 @@ struct TrainOptions {
   bool resume = false, json = false;
   int threads = 0;
   ArenaMode arena = ArenaMode::planned;
+  RunDevice device;
   int64_t stop_after = 0;  // steps; 0: to the end. As a signal would: saves and exits with 75
   std::string command;     // how to resume, for messages
 };

@@ -40,8 +40,13 @@ std::string read_text(const std::string& path) {
 
 }  // namespace
 
-Probe::Probe(std::string program, std::vector<std::string> plugin_path, std::string arena, bool keep)
-    : program_(std::move(program)), plugin_path_(std::move(plugin_path)), arena_(std::move(arena)), keep_(keep) {
+Probe::Probe(std::string program, std::vector<std::string> plugin_path, std::string arena, std::string device,
+             bool keep)
+    : program_(std::move(program)),
+      plugin_path_(std::move(plugin_path)),
+      arena_(std::move(arena)),
+      device_(std::move(device)),
+      keep_(keep) {
   std::string pattern = (std::filesystem::temp_directory_path() / ("check_vectors." + std::string(6, 'X'))).string();
   if (!::mkdtemp(pattern.data()))
     kb::fail("[check_vectors] cannot make a folder ", pattern, ": ", std::strerror(errno));
@@ -64,6 +69,7 @@ Arrays Probe::run(const Request& r) {
   words.insert(words.end(), {"--in", stem + ".in.safetensors", "--out", stem + ".out.safetensors", "--dtype", dtype_});
   words.insert(words.end(), r.options.begin(), r.options.end());
   if (!arena_.empty()) words.insert(words.end(), {"--arena", arena_});
+  if (!device_.empty()) words.insert(words.end(), {"--device", device_});
   for (const std::string& p : plugin_path_) words.insert(words.end(), {"--plugin-path", p});
   const std::string line = kitbash::join(words, " ");
   if (keep_) std::ofstream(stem + ".command") << line << "\n";

@@ -15,13 +15,13 @@ struct Request {
 
 class Probe {
  public:
-  // `plugin_path`: folders passed on as --plugin-path; `arena`: passed on as --arena, unless it is empty. `keep`: leave the
+  // `plugin_path`: folders passed on as --plugin-path; `arena`, `device`: passed on too, unless empty. `keep`: leave the
   // files for a look afterwards.
-  Probe(std::string program, std::vector<std::string> plugin_path, std::string arena, bool keep);
+  Probe(std::string program, std::vector<std::string> plugin_path, std::string arena, std::string device, bool keep);
   ~Probe();
   Probe(const Probe&) = delete;
 
-  void dtype(const std::string& d) { dtype_ = d; }  // f64 or f32, for the runs that follow
+  void dtype(const std::string& d) { dtype_ = d; }  // f64, f32 or bf16, for the runs that follow
   const std::string& dtype() const { return dtype_; }
   Arrays run(const Request& r);  // throws kb::Error with what the program printed
   const std::string folder() const { return folder_.string(); }
@@ -29,7 +29,7 @@ class Probe {
  private:
   std::string program_, dtype_ = "f64";
   std::vector<std::string> plugin_path_;
-  std::string arena_;
+  std::string arena_, device_;
   std::filesystem::path folder_;
   bool keep_;
   int runs_ = 0;

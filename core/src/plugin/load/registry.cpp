@@ -131,7 +131,8 @@ const kb_backend& Registry::backend(kb_device_kind device) {
   if (!p)
     kb::fail("[registry] there must be a plugin 'backend-", device_name(device), "' among the ",
              catalog_.plugins().size(),
-             " plugins found, but there is none. `kitbash plugin path` lists the places that are searched");
+             " plugins found, but there is none. `kitbash plugin path` lists the places that are searched",
+             device == KB_CUDA ? "; it is built where there is nvcc" : "");
   const kb_plugin& t = *load(*p).table;
   const void* found = KB_HAS(kb_plugin, &t, extension) && t.extension ? t.extension("kitbash.backend") : nullptr;
   const auto* b = static_cast<const kb_backend*>(found);
