@@ -36,6 +36,7 @@ void run(Globals& g, const std::string& path, const std::vector<std::string>& se
                         {"store_bytes", r.store_bytes},
                         {"arena_bytes", r.arena_bytes},
                         {"peak_bytes", r.peak_bytes},
+                        {"begin_seconds", r.begin_seconds},
                         {"start_seconds", r.start_seconds}};
     for (const NodeTime& n : r.slowest)
       j["slowest"].push_back(

@@ -102,6 +102,7 @@ BenchResult bench_stage(Session& s, const Recipe& recipe, const StageConfig& sta
   std::vector<double> seconds;
   auto one_step = [&](int i) {
     const double start = now_seconds();
+    if (i == -2) r.begin_seconds = start;
     for (int64_t m = 0; m < stage.batch_tokens / stage.micro_tokens; ++m) {
       feed_batch(s.micro(), random_batch(stage, recipe.model.vocab, uint64_t(i * 131 + m)));
       s.micro().run();
@@ -174,12 +175,12 @@ std::string bench_text(const BenchResult& r) {
   char line[400];
   std::snprintf(line, sizeof line,
                 "stage %s, context %lld, %lld tokens a step\n"
-                "  %.0f tokens/s (median); first step done %.2f s after the start\n"
+                "  %.0f tokens/s (median); first step begun %.2f s and done %.2f s after the start\n"
                 "  matrix products: %s FLOP a token, %s of the time; this machine: %.0f GFLOP/s (%s)\n"
                 "  ideal of the products alone: %.0f tokens/s; reached: %s\n",
-                r.stage.c_str(), (long long)r.context, (long long)r.batch_tokens, r.tokens_per_second, r.start_seconds,
-                human_count(r.product_flops).c_str(), percent(r.product_share).c_str(), r.machine_gflops,
-                r.machine.c_str(), r.ideal_tokens_per_second,
+                r.stage.c_str(), (long long)r.context, (long long)r.batch_tokens, r.tokens_per_second, r.begin_seconds,
+                r.start_seconds, human_count(r.product_flops).c_str(), percent(r.product_share).c_str(),
+                r.machine_gflops, r.machine.c_str(), r.ideal_tokens_per_second,
                 percent(r.tokens_per_second / r.ideal_tokens_per_second).c_str());
   const std::string memory = "  memory: planned " + human_binary(double(r.store_bytes + r.arena_bytes)) + " (store " +
                              human_binary(double(r.store_bytes)) + ", arena " + human_binary(double(r.arena_bytes)) +

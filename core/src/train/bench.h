@@ -22,7 +22,8 @@ struct BenchResult {
   double product_share = 0;                  // of the time
   int64_t store_bytes = 0, arena_bytes = 0;  // planned
   int64_t peak_bytes = 0;         // of the process on the CPU; all that is in use on a GPU, with what the driver keeps
-  double start_seconds = 0;       // from the start of the process to the end of the first step
+  double begin_seconds = 0;       // from the start of the process to the first step
+  double start_seconds = 0;       // and to its end
   std::vector<NodeTime> slowest;  // ten, by place and op
 };
 // Random tokens in documents of the stage's context; `steps` timed steps after two that are not.
