@@ -30,8 +30,8 @@ TEST_P(Signals, SaveExitWith75AndSayHowToResume) {
   while (!contains(slurp(p.run("r") + "/metrics.jsonl"), "\"step\":5,")) pause_for(0.002);
   c.send(GetParam());
   ASSERT_EQ(c.wait(), 75) << c.text();
-  const std::string command = "continue with: kitbash train " + p.recipe_file() + " --run " + p.run("r") +
-                              " --resume --set train.clip=0.5 --threads 1\n";
+  const std::string command = std::string("continue with: ") + KITBASH + " train " + p.recipe_file() + " --run " +
+                              p.run("r") + " --resume --set train.clip=0.5 --threads 1\n";
   EXPECT_TRUE(contains(c.text(), command)) << c.text();
   const Answer a =
       call(p, {"train", p.recipe_file(), "--run", p.run("r"), "--resume", "--set", "train.clip=0.5", "--threads", "1"});

@@ -39,6 +39,7 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
 
 int run(int argc, char** argv) {
   Globals g;
+  if (argc > 0) g.program = argv[0];
   CLI::App app("kitbash: a model zoo as a kit of parts", "kitbash");
   app.require_subcommand(1);
   app.set_version_flag("--version", "kitbash " KITBASH_VERSION);

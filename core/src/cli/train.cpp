@@ -31,7 +31,7 @@ std::string quoted(const std::string& s) {
 }
 
 std::string resume_command(const Globals& g, const Arguments& a, const std::string& folder) {
-  std::string c = "kitbash train " + quoted(a.recipe) + " --run " + quoted(folder) + " --resume";
+  std::string c = quoted(g.program) + " train " + quoted(a.recipe) + " --run " + quoted(folder) + " --resume";
   for (const std::string& s : a.set) c += " --set " + quoted(s);
   if (a.options.threads) c += " --threads " + std::to_string(a.options.threads);
   if (a.arena != "planned") c += " --arena " + a.arena;

@@ -19,6 +19,7 @@ namespace kitbash {
 constexpr int kExitUsage = 2, kExitFailed = 3;
 
 struct Globals {
+  std::string program = "kitbash";       // as it was called: what is printed to be typed starts with it
   std::vector<std::string> plugin_path;  // --plugin-path, in order
   bool json = false;                     // --json: figures for machines on stdout
   bool accepted = false;  // set by a verb when its input has passed every check: later errors exit with 3
