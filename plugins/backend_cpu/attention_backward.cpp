@@ -49,6 +49,8 @@ struct Head {  // one query head of one document: pointers to its first row, row
           std::fill(s + x * W, s + x * W + std::min(n, j + x - i0), -std::numeric_limits<T>::infinity());
       multiply(keys, columns, e, Left<T>{v + j * v_row, v_row, 1}, gt, W, dp, W, false);
       softmax_tile_backward(s, dp, keys, columns, lse_of, delta, T(scale));
+      // A query with one key has the weight 1 whatever its logit; rounding would leave a gradient where there is none.
+      if (i0 == 0 && j == 0 && (causal || length == 1)) dp[0] = 0;
       if (want_q && dq) multiply(d, columns, keys, Left<T>{k + j * k_row, 1, k_row}, dp, W, dqt, W, j > from);
       if (want_kv && dk) multiply(keys, d, n, Left<T>{dp, W, 1}, q + i0 * q_row, q_row, dk + j * k_row, k_row, true);
       if (want_kv && dv) multiply(keys, e, n, Left<T>{s, W, 1}, g + i0 * o_row, o_row, dv + j * v_row, v_row, true);

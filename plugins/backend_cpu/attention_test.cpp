@@ -142,6 +142,20 @@ TEST(AttentionBackward, EqualsThePlainLoopsInOnePassAndInTwo) {
       }
 }
 
+TEST(AttentionBackward, AQueryThatSeesOneKeyHasNoGradientAtAll) {
+  for (uint32_t dtype : {KB_F32, KB_F64})
+    for (bool causal : {true, false}) {
+      const Case c{{3, 3, 40, 24}, {0, 1, 2, 3, 4}, 4, causal, 0.3, 1};
+      Tensors t = make(c, dtype);
+      const Array up = normal(dtype, {c.tokens, c.s.h, c.s.e}, 4);
+      std::vector<Array> out{t.q, t.k, t.v};
+      kbtest::run(kernel_table<AttentionBackward>(), attrs(c), {&t.q, &t.k, &t.v, &t.cu, &t.o, &t.lse, &up}, out);
+      for (size_t i = 0; i < 2; ++i)
+        for (int64_t x = 0; x < c.tokens * c.s.h * c.s.d; ++x) ASSERT_EQ(out[i].at(x), 0) << "qk"[i] << " at " << x;
+      EXPECT_LT(kbtest::relative_error(out[2], up), tolerance(dtype));
+    }
+}
+
 TEST(AttentionBackward, ComputesWhatIsWantedAlone) {
   const Case c{{6, 2, 17, 9}, {0, 63, 128, 193}, 200, true, 0.25, 1};
   Tensors t = make(c, KB_F64);

@@ -1,8 +1,9 @@
 // attention_backward_wgmma.cu: the gradients of attention for sm_90a, bf16, the same bits every run. As in
 // attention_backward_bf16.cu two passes make P and dS again from lse, and both are one kernel: `mine` are the 128 rows of
 // a tile (queries for dq, keys for dk and dv), `other` the rows it walks over, 64 a step. A block takes tiles until none is
-// left. One warp feeds the copy engine, also with the next tile while gradients are written; two warpgroups own 64 rows each. P and dS come out of the products in the layout in which the next product takes
-// them from registers, so they never go through memory; while one warpgroup takes exponentials the other multiplies.
+// left. One warp feeds the copy engine, also with the next tile while gradients are written; two warpgroups own 64 rows each. P
+// and dS come out of the products in the layout in which the next product takes them from registers, so they never go through
+// memory; while one warpgroup takes exponentials the other multiplies.
 #include "attention_device.cuh"
 #include "attention_mma.cuh"
 #include "attention_wgmma.cuh"
@@ -169,6 +170,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const AttentionTile t = tiles.tile[work / mine_heads];
     const int start = t.row - t.begin + group * 64, length = t.end - t.begin;  // my rows are [start, start + 64)
     if (t.kind) {
+      warpgroup_sync(group);
       arrive(finished, false);
       zero_rows(static_cast<bf16*>(kKeys ? a.dk : a.dq), t, mine_heads, head, D);
       if (kKeys) zero_rows(static_cast<bf16*>(a.dv), t, mine_heads, head, E);
@@ -176,6 +178,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     const Walk w = walk_of<kKeys>(a.s, t);
     if (start >= length) {
+      warpgroup_sync(group);
       arrive(finished, false);
       it += w.steps;
       continue;
@@ -284,6 +287,7 @@ __global__ void __launch_bounds__(kThreads, 1)
           arrive(empty + 8 * stage, alone);
         }
       } else {
+        warpgroup_sync(group);
         arrive(empty + 8 * stage, alone);
       }
       if ((x += kOther) >= w.to) x = w.from;

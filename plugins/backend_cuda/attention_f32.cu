@@ -210,7 +210,9 @@ __global__ void __launch_bounds__(kThreads, 1)
           const bool out = m >= length || o >= length || (a.s.causal && (kKeys ? o < m : o > m));
           const float probability = out ? 0.f : expf(s[i][j] * a.s.scale - lse_of[query]);
           p[(y + 16 * i) * kStride + x + 16 * j] = probability;
-          ds[(y + 16 * i) * kStride + x + 16 * j] = out ? 0.f : probability * (dp[i][j] - delta_of[query]);
+          // A query with one key has the weight 1 whatever its logit: rounding must leave no gradient.
+          const bool alone = (kKeys ? o : m) == 0 && (a.s.causal || length == 1);
+          ds[(y + 16 * i) * kStride + x + 16 * j] = out || alone ? 0.f : probability * (dp[i][j] - delta_of[query]);
         }
       __syncthreads();
       if (out_d) gather(acc_d, ds, other_d, d);

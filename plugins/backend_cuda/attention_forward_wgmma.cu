@@ -1,7 +1,8 @@
 // attention_forward_wgmma.cu: attention for sm_90a, bf16. A block takes tiles of 128 queries of a head until none is left, two
 // warpgroups of 64 rows each, and walks over tiles of 128 keys from the last that is seen to the first, so that only the
-// first step masks. One warp feeds the copy engine, also with the next tile while results are written. Within a warpgroup the logits of a tile are under way while the values of the tile before are added; between the
-// two, one takes exponentials while the other multiplies.
+// first step masks. One warp feeds the copy engine, also with the next tile while results are written. Within a warpgroup the
+// logits of a tile are under way while the values of the tile before are added; between the two, one takes exponentials while
+// the other multiplies.
 #include "attention_device.cuh"
 #include "attention_mma.cuh"
 #include "attention_wgmma.cuh"
@@ -60,7 +61,7 @@ __device__ void zero_rows(const AttentionForwardArgs& a, const AttentionTile& t,
   for (int i = thread; a.lse && i < rows; i += 256) a.lse[at + int64_t(i) * heads] = 0;
 }
 
-template <int D, int E, bool kTurns>
+template <int D, int E>
 __global__ void __launch_bounds__(kThreads, 1)
     forward(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
             const __grid_constant__ CUtensorMap v_map, const AttentionForwardArgs a, const AttentionTiles tiles,
@@ -181,10 +182,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
   // The warpgroups issue their products in turns.
   const auto wait_turn = [&](bool both) {
-    if (kTurns && both) hopper::named_sync(2 + group, 256);
+    if (both) hopper::named_sync(2 + group, 256);
   };
   const auto give_turn = [&](bool both) {
-    if (kTurns && both) asm volatile("bar.arrive %0, %1;" ::"r"(3 - group), "r"(256) : "memory");
+    if (both) asm volatile("bar.arrive %0, %1;" ::"r"(3 - group), "r"(256) : "memory");
   };
   if (group == 1) give_turn(true);
   for (int turn = 0, it = 0;; ++turn) {
@@ -196,6 +197,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     float* const my_found = found ? found + (int64_t(tile) * kFoundOfTile + group * 4 + warp) * heads + head : nullptr;
     const int start = t.row - t.begin + group * 64, length = t.end - t.begin;  // my rows are [start, start + 64)
     if (t.kind) {
+      warpgroup_sync(group);
       arrive(finished);
       zero_rows(a, t, head, int(threadIdx.x) - 128, E);
       if (my_found && lane == 0) *my_found = -INFINITY;
@@ -204,14 +206,17 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int steps = steps_of(a, t);
     const bool both = t.row - t.begin + 64 < length;  // have rows
     if (start >= length) {                            // no rows: only lets go of what comes
+      warpgroup_sync(group);
       arrive(finished);
       if (my_found && lane == 0) *my_found = -INFINITY;
-      for (int step = 0; step < steps; ++step, ++it) {
-        hopper::barrier_wait(full_k(it % L::kStages), it / L::kStages & 1);
-        arrive(empty_k(it % L::kStages));
-        hopper::barrier_wait(full_v(it % L::kStages), it / L::kStages & 1);
-        arrive(empty_v(it % L::kStages));
-      }
+      if (warp == 0)
+        for (int i = it; i < it + steps; ++i) {
+          hopper::barrier_wait(full_k(i % L::kStages), i / L::kStages & 1);
+          arrive(empty_k(i % L::kStages));
+          hopper::barrier_wait(full_v(i % L::kStages), i / L::kStages & 1);
+          arrive(empty_v(i % L::kStages));
+        }
+      it += steps;
       continue;
     }
     const int my_row = start + warp * 16 + lane / 4;  // and my_row + 8
@@ -310,15 +315,13 @@ template <int D, int E>
 void run(const AttentionForwardArgs& a, const AttentionMaps& m, const AttentionTiles& t, float* found,
          cudaStream_t stream) {
   using L = Layout<D, E>;
-  const auto kernel = forward<D, E, true>;
+  const auto kernel = forward<D, E>;
   allow_shared(kernel, L::kBytes, "attention");
   kernel<<<blocks_of(t.most * a.s.heads), kThreads, L::kBytes, stream>>>(m.q, m.k, m.v, a, t, found);
   check_launch("attention");
 }
 
 }  // namespace
-
-size_t attention_forward_wgmma_bytes(const AttentionShape& s) { return attention_forward_bytes(s); }
 
 void attention_forward_wgmma(const AttentionForwardArgs& a, const AttentionMaps& maps, cudaStream_t stream) {
   const AttentionTiles t =

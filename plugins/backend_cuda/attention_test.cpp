@@ -145,6 +145,19 @@ TEST(AttentionBackward, EqualsThePlainLoops) {
   }
 }
 
+TEST(AttentionBackward, AQueryThatSeesOneKeyHasNoGradientAtAllInF32) {
+  KB_NEEDS_DEVICE();
+  for (bool causal : {true, false}) {
+    const Case c{{3, 3, 40, 24}, {0, 1, 2, 3, 4}, 4, causal, 0.3, 1};
+    const Tensors t = make(c, KB_F32);
+    const Array o = as(KB_F32, t.o), lse = as(KB_F32, t.lse);
+    std::vector<Array> out{t.q, t.k, t.v};
+    kbtest::run_device(kernel_table<AttentionBackward>(), attrs(c), {&t.q, &t.k, &t.v, &t.cu, &o, &lse, &t.up}, out);
+    for (size_t i = 0; i < 2; ++i)
+      for (int64_t x = 0; x < c.tokens * c.s.h * c.s.d; ++x) ASSERT_EQ(out[i].at(x), 0) << "qk"[i] << " at " << x;
+  }
+}
+
 // The reason why a kernel declines a case; empty when it takes it.
 template <class K>
 std::string declines(const Case& c, std::vector<const Array*> in) {

@@ -48,7 +48,7 @@ __device__ Range range(const int32_t* cu, int32_t documents, int32_t tokens, int
 
 __global__ void __launch_bounds__(kThreads)
     make_tiles(const int32_t* cu, int32_t documents, int32_t tokens, int32_t n_buckets, bool causal, bool by_key,
-               int32_t rows, int32_t times, int32_t* count, int32_t* first, int32_t* bucket, AttentionTile* tile) {
+               int32_t rows, int32_t times, int32_t most, int32_t* count, int32_t* first, int32_t* bucket, AttentionTile* tile) {
   __shared__ int32_t warp[32];
   __shared__ int32_t carry;
   const int32_t ranges = documents + 2;
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
     if (threadIdx.x == kThreads - 1) carry = upto;
     __syncthreads();
   }
-  const int32_t total = carry;
+  const int32_t total = min(carry, most);
   const auto find = [&](int32_t i, int32_t& work) {
     int32_t low = 0, high = ranges - 1;  // the last range with first <= i that has tiles
     while (low < high) {
@@ -126,8 +126,8 @@ AttentionTiles attention_tiles(void* memory, const int32_t* cu, int64_t tokens, 
   t.next = t.count + 1;
   int32_t *first = t.count + 16, *bucket = first + documents + 2;
   make_tiles<<<1, kThreads, 0, stream>>>(cu, int32_t(documents), int32_t(tokens), int32_t(buckets(tokens * times)),
-                                         causal, order == TileOrder::by_key, rows, times, t.count, first, bucket,
-                                         t.tile);
+                                         causal, order == TileOrder::by_key, rows, times, int32_t(t.most), t.count,
+                                         first, bucket, t.tile);
   check_launch("attention tiles");
   return t;
 }

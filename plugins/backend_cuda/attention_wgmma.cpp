@@ -3,46 +3,19 @@
 
 #include "attention_call.h"
 #include "attention_kernels.h"
+#include "tensor_map.h"
 
 namespace kb::cuda {
-namespace {
-
-// [rows, width] bf16, dense, in boxes of 64 columns by box_rows rows with the 128-byte swizzle. Reads outside give zeros.
-CUtensorMap map_of(const void* at, int64_t width, int64_t rows, uint32_t box_rows) {
-  using Encode = decltype(&cuTensorMapEncodeTiled);
-  static const Encode encode = [] {  // from the driver that is loaded, so that nothing links against libcuda
-    void* p = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-    const cudaError_t e =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &p, 12000, cudaEnableDefault, &found);
-    if (e != cudaSuccess || found != cudaDriverEntryPointSuccess || !p)
-      fail("the driver must have cuTensorMapEncodeTiled (CUDA 12.0) but has not; update the driver");
-    return reinterpret_cast<Encode>(p);
-  }();
-  CUtensorMap m{};
-  const cuuint64_t size[3] = {cuuint64_t(width), cuuint64_t(rows), 1}, stride[2] = {size[0] * 2, size[0] * size[1] * 2};
-  const cuuint32_t box[3] = {64, box_rows, 1}, each[3] = {1, 1, 1};
-  const CUresult r = encode(&m, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(at), size, stride, box, each,
-                            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (r != CUDA_SUCCESS)
-    fail("a tensor map of ", rows, " x ", width, " bf16 at address ", at,
-         " must be accepted but the driver gives error ", int(r), "; the address must be a multiple of 16 bytes");
-  return m;
-}
-
-}  // namespace
-
 // The copy engine's descriptions of the operands. They hold addresses, so they are made again should these change.
 struct AttentionWgmmaPlan {
   const void *q = nullptr, *k = nullptr, *v = nullptr, *up = nullptr;
   AttentionMaps maps{};
   const AttentionMaps& of(const AttentionShape& s, const void* q_at, const void* k_at, const void* v_at,
                           const void* up_at) {
-    const auto map = [&](const void*& known, const void* at, int64_t width, CUtensorMap& m, uint32_t rows = 64) {
-      if (at && s.tokens > 0 && at != known) m = map_of(at, width, s.tokens, rows), known = at;
+    const auto map = [&](const void*& known, const void* at, int64_t width, CUtensorMap& m, int rows = 64) {
+      if (at && s.tokens > 0 && at != known) m = tensor_map(at, width, s.tokens, 1, false, 0, rows), known = at;
     };
-    const uint32_t rows = up_at ? 64 : 128;  // of keys and values
+    const int rows = up_at ? 64 : 128;  // of keys and values
     map(q, q_at, s.heads * s.key_width, maps.q);
     map(k, k_at, s.groups * s.key_width, maps.k, rows);
     map(v, v_at, s.groups * s.value_width, maps.v, rows);
@@ -74,7 +47,7 @@ void AttentionWgmma::supports(const Call& c, const Op& op) {
   if (!(op.scale > 0)) fail("attention by wgmma needs a scale above 0 but got ", op.scale);
 }
 uint64_t AttentionWgmma::workspace(const Call& c, const Op& op) {
-  return attention_forward_wgmma_bytes(attention_shape(c, op.scale, op.causal));
+  return attention_forward_bytes(attention_shape(c, op.scale, op.causal));
 }
 std::unique_ptr<AttentionWgmmaState> AttentionWgmma::prepare(const Call&, const Op&) {
   return std::make_unique<AttentionWgmmaState>();

@@ -27,6 +27,10 @@ __device__ inline void clear_rows(char* box, int boxes, int rows, int from) {
   __syncwarp();
 }
 
+// One thread arrives at barriers for its warpgroup. After a product of the whole warpgroup the other warps cannot be far behind;
+// where there was none, they must first have read what the arrival lets others overwrite.
+__device__ inline void warpgroup_sync(int group) { hopper::named_sync(4 + group, 128); }
+
 // Keeps the compiler from moving reads or writes of an accumulator over the asynchronous products around it.
 template <int N>
 __device__ inline void settle(float (&d)[N]) {

@@ -15,7 +15,6 @@ struct AttentionMaps {
 bool attention_wgmma_takes(int64_t key_width, int64_t value_width);
 size_t attention_backward_wgmma_bytes(const AttentionShape& s);
 void attention_backward_wgmma(const AttentionBackwardArgs& a, const AttentionMaps& maps, cudaStream_t stream);
-size_t attention_forward_wgmma_bytes(const AttentionShape& s);
 void attention_forward_wgmma(const AttentionForwardArgs& a, const AttentionMaps& maps, cudaStream_t stream);
 
 }  // namespace kb::cuda

@@ -16,7 +16,12 @@ const void* Code::kernel(const char* name) {
   if (!kernel_) {
     cudaError_t e = cudaLibraryLoadData(&library_, cubin_.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
     if (e == cudaSuccess) e = cudaLibraryGetKernel(&kernel_, library_, name);
-    if (e != cudaSuccess) fail("a compiled kernel must load but got: ", cudaGetErrorString(e));
+    if (e != cudaSuccess) {
+      if (library_) cudaLibraryUnload(library_);
+      library_ = nullptr, kernel_ = nullptr;
+      fail("[fused] a compiled kernel must load but got ", cudaGetErrorName(e), " (", cudaGetErrorString(e),
+           "); remove kitbash/kernels in $XDG_CACHE_HOME or ~/.cache, so that it is compiled again");
+    }
   }
   return static_cast<const void*>(kernel_);
 }
@@ -34,7 +39,9 @@ class Pool {
     for (std::thread& t : threads_) t.join();
   }
   Compiling start(const std::string& source, uint32_t arch) {
-    const std::string key = "sm_" + std::to_string(arch) + " nvrtc " + nvrtc_version() + "\n" + source;
+    std::string key = "sm_" + std::to_string(arch) + " nvrtc " + nvrtc_version();
+    for (const char* o : nvrtc_options) key += std::string(" ") + o;
+    key += "\n" + source;
     const std::lock_guard lock(mutex_);
     if (auto at = known_.find(key); at != known_.end()) return at->second;
     std::packaged_task<std::shared_ptr<Code>()> task([this, key, source, arch] { return make(key, source, arch); });

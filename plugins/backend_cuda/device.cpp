@@ -9,11 +9,15 @@
 
 namespace kb::cuda {
 
-void check(cudaError_t e, const char* what) {
+void must(cudaError_t e, const char* what) {
   if (e == cudaSuccess) return;
   cudaGetLastError();  // an error that the context survives must not be told again by the next call
-  throw Error(text("[cuda] ", what, ": ", cudaGetErrorString(e)),
-              e == cudaErrorMemoryAllocation ? KB_UNSUPPORTED : KB_INTERNAL);
+  const bool memory = e == cudaErrorMemoryAllocation;
+  throw Error(text("[cuda] ", what, " must succeed but got ", cudaGetErrorName(e), " (", cudaGetErrorString(e), "); ",
+                   memory ? "free memory on the GPU"
+                          : "a kernel before it may be the cause: run again with --no-capture and KITBASH_TRACE=1 in "
+                            "the environment to see which"),
+              memory ? KB_UNSUPPORTED : KB_INTERNAL);
 }
 
 Staging::~Staging() {
@@ -23,17 +27,17 @@ Staging::~Staging() {
 
 void Staging::upload(cudaStream_t s, void* to, const void* host, size_t bytes) {
   if (!memory_) {
-    check(cudaMallocHost(reinterpret_cast<void**>(&memory_), slot_bytes * slots), "page-locked memory for uploads");
+    must(cudaMallocHost(reinterpret_cast<void**>(&memory_), slot_bytes * slots), "the allocation of page-locked memory for uploads");
     done_.resize(slots);
-    for (cudaEvent_t& e : done_) check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "an event");
+    for (cudaEvent_t& e : done_) must(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "an event");
   }
   for (size_t at = 0; at < bytes; at += slot_bytes) {
     const size_t n = std::min(slot_bytes, bytes - at), slot = next_++ % slots;
-    if (next_ > slots) check(cudaEventSynchronize(done_[slot]), "waiting for an upload");
+    if (next_ > slots) must(cudaEventSynchronize(done_[slot]), "the wait for an upload");
     std::memcpy(memory_ + slot * slot_bytes, static_cast<const char*>(host) + at, n);
-    check(cudaMemcpyAsync(static_cast<char*>(to) + at, memory_ + slot * slot_bytes, n, cudaMemcpyHostToDevice, s),
-          "upload");
-    check(cudaEventRecord(done_[slot], s), "an event");
+    must(cudaMemcpyAsync(static_cast<char*>(to) + at, memory_ + slot * slot_bytes, n, cudaMemcpyHostToDevice, s),
+          "an upload");
+    must(cudaEventRecord(done_[slot], s), "an event");
   }
 }
 
@@ -69,9 +73,9 @@ int find_device() {
              visible ? visible : "", visible ? "')" : "", "; make one visible", instead),
         KB_UNSUPPORTED);
   }
-  check(e, "the GPUs cannot be counted");
+  must(e, "the count of GPUs");
   cudaDeviceProp p{};
-  check(cudaGetDeviceProperties(&p, 0), "the GPU cannot be asked for its properties");
+  must(cudaGetDeviceProperties(&p, 0), "the look at the GPU's properties");
   // The kernels use instructions (wgmma, TMA) of exactly this architecture, for which no other can stand in.
   if (p.major != 9 || p.minor != 0)
     throw Error(text("[cuda] the GPU must have compute capability 9.0 (Hopper), for which the kernels are built, but ",
@@ -84,8 +88,8 @@ int open_device(int32_t, kb_device* out, kb_error* e) {
   return guard("backend-cuda open", e, [&] {
     auto d = std::make_unique<OpenDevice>();
     d->number = find_device();
-    check(cudaSetDevice(d->number), "the GPU cannot be used");
-    check(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking), "a stream");
+    must(cudaSetDevice(d->number), "the choice of the GPU");
+    must(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking), "the making of a stream");
     if (const cublasStatus_t s = cublasLtCreate(&d->lt); s != CUBLAS_STATUS_SUCCESS)
       throw Error(text("[cuda] cuBLASLt cannot be started: ", cublasLtGetStatusString(s)), KB_INTERNAL);
     out->kind = KB_CUDA;
@@ -107,16 +111,16 @@ void close_device(kb_device* d) {
 
 int memory(const kb_device* d, uint64_t* free, uint64_t* total, kb_error* e) {
   return guard("memory", e, [&] {
-    check(cudaSetDevice(opened(d).number), "the GPU cannot be used");
+    must(cudaSetDevice(opened(d).number), "the choice of the GPU");
     size_t f = 0, t = 0;
-    check(cudaMemGetInfo(&f, &t), "memory cannot be asked for");
+    must(cudaMemGetInfo(&f, &t), "the look at free memory");
     *free = f, *total = t;
   });
 }
 
 int alloc(const kb_device* d, uint64_t bytes, void** out, kb_error* e) {
   return guard("alloc", e, [&] {
-    check(cudaSetDevice(opened(d).number), "the GPU cannot be used");
+    must(cudaSetDevice(opened(d).number), "the choice of the GPU");
     if (const cudaError_t r = cudaMalloc(out, std::max<uint64_t>(bytes, 1)); r != cudaSuccess) {
       cudaGetLastError();
       size_t free = 0, total = 0;
@@ -139,35 +143,32 @@ int upload(const kb_device* d, void* to, const void* host, uint64_t bytes, kb_er
 
 int download(const kb_device* d, void* host, const void* from, uint64_t bytes, kb_error* e) {
   return guard("download", e, [&] {
-    check(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, opened(d).stream), "download");
-    check(cudaStreamSynchronize(opened(d).stream),
-          "a kernel failed before a download; run again with --no-capture and KITBASH_TRACE=1 in the environment to "
-          "see which");
+    must(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, opened(d).stream), "a download");
+    must(cudaStreamSynchronize(opened(d).stream), "a download");
   });
 }
 
 int copy(const kb_device* d, void* to, const void* from, uint64_t bytes, kb_error* e) {
   return guard("copy", e,
-               [&] { check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, opened(d).stream), "copy"); });
+               [&] { must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, opened(d).stream), "a copy"); });
 }
 
 int fill(const kb_device* d, void* to, uint64_t n, uint32_t width, const void* host, kb_error* e) {
   return guard("fill", e, [&] {
     uint64_t pattern = 0;
     std::memcpy(&pattern, host, width);
-    check(fill_pattern(to, n, width, pattern, opened(d).stream), "fill");
+    must(fill_pattern(to, n, width, pattern, opened(d).stream), "a fill");
   });
 }
 
 int clear(const kb_device* d, void* data, uint64_t rows, uint64_t row_bytes, const int32_t* used, kb_error* e) {
   return guard("clear_tail", e,
-               [&] { check(clear_tail(data, rows, row_bytes, used, opened(d).stream), "clear_tail"); });
+               [&] { must(clear_tail(data, rows, row_bytes, used, opened(d).stream), "a clear_tail"); });
 }
 
 int wait(const kb_device* d, kb_error* e) {
   return guard("wait", e, [&] {
-    check(cudaStreamSynchronize(opened(d).stream),
-          "a kernel failed; run again with --no-capture and KITBASH_TRACE=1 in the environment to see which");
+    must(cudaStreamSynchronize(opened(d).stream), "the wait for kernels");
   });
 }
 
@@ -177,9 +178,9 @@ int stamp(const kb_device* d, uint32_t index, kb_error* e) {
     if (index >= 65536) fail("[cuda] a stamp must be below 65536 but is ", index);
     while (all.size() <= index) {
       all.push_back(nullptr);
-      check(cudaEventCreate(&all.back()), "an event");
+      must(cudaEventCreate(&all.back()), "an event");
     }
-    check(cudaEventRecord(all[index], opened(d).stream), "an event");
+    must(cudaEventRecord(all[index], opened(d).stream), "an event");
   });
 }
 
@@ -188,8 +189,8 @@ int elapsed(const kb_device* d, uint32_t from, uint32_t to, double* seconds, kb_
     const auto& all = opened(d).stamps;
     if (from >= all.size() || to >= all.size()) fail("[cuda] there is no stamp ", std::max(from, to));
     float ms = 0;
-    check(cudaEventSynchronize(all[to]), "a kernel failed");
-    check(cudaEventElapsedTime(&ms, all[from], all[to]), "elapsed time");
+    must(cudaEventSynchronize(all[to]), "the wait for kernels");
+    must(cudaEventElapsedTime(&ms, all[from], all[to]), "the look at elapsed time");
     *seconds = double(ms) * 1e-3;
   });
 }
@@ -213,7 +214,7 @@ int recorded(const kb_device* d, void** graph, kb_error* e) {
 }
 int replay(const kb_device* d, void* graph, kb_error* e) {
   return guard("replay", e,
-               [&] { check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), opened(d).stream), "graph launch"); });
+               [&] { must(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), opened(d).stream), "the launch of a graph"); });
 }
 void discard(const kb_device* d, void* graph) {
   cudaStreamSynchronize(opened(d).stream);

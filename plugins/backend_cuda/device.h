@@ -9,8 +9,8 @@
 
 namespace kb::cuda {
 
-// Throws "[cuda] <what>: <reason>" unless e is success. Out of memory is KB_UNSUPPORTED, everything else KB_INTERNAL.
-void check(cudaError_t e, const char* what);
+// Throws "[cuda] <what> must succeed but got ..." unless e is success. Out of memory is KB_UNSUPPORTED, all else KB_INTERNAL.
+void must(cudaError_t e, const char* what);
 
 // Page-locked memory in which uploads wait for their turn, so that the caller's memory is free at once and a copy never
 // makes the host wait for the stream. Slots are used in turn; a slot is used again when its last copy is done.

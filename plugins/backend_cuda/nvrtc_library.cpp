@@ -73,9 +73,9 @@ std::vector<char> nvrtc_compile(const std::string& source, uint32_t arch) {
   if (const nvrtcResult r = n.create(&program, source.c_str(), "fused.cu", 0, nullptr, nullptr); r != NVRTC_SUCCESS)
     fail("NVRTC must take the source of a fused node but says: ", n.error(r));
   const std::string target = "--gpu-architecture=sm_" + std::to_string(arch);
-  // Products and sums stay apart, as they are in the kernels of single nodes.
-  const char* options[] = {target.c_str(), "--std=c++17", "--fmad=false"};
-  const nvrtcResult r = n.compile(program, 3, options);
+  std::vector<const char*> options{target.c_str()};
+  options.insert(options.end(), std::begin(nvrtc_options), std::end(nvrtc_options));
+  const nvrtcResult r = n.compile(program, int(options.size()), options.data());
   std::vector<char> code;
   std::string problem;
   if (r == NVRTC_SUCCESS) {

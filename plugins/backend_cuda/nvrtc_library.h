@@ -5,6 +5,9 @@
 
 namespace kb::cuda {
 
+// Products and sums stay apart, as they are in the kernels of single nodes.
+inline constexpr const char* nvrtc_options[] = {"--std=c++17", "--fmad=false"};
+
 // "" if it can be used, else the sentence that says why not.
 const std::string& nvrtc_missing();
 std::string nvrtc_version();  // "13.0"

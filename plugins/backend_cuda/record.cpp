@@ -12,47 +12,47 @@ constexpr cudaStreamCaptureMode kMode = cudaStreamCaptureModeThreadLocal;
 }  // namespace
 
 void Recorder::begin(cudaStream_t s) {
-  check(cudaGraphCreate(&main_, 0), "a graph");
-  check(cudaStreamBeginCaptureToGraph(s, main_, nullptr, nullptr, 0, kMode), "recording cannot begin");
+  must(cudaGraphCreate(&main_, 0), "the making of a graph");
+  must(cudaStreamBeginCaptureToGraph(s, main_, nullptr, nullptr, 0, kMode), "the start of a recording");
 }
 
 void Recorder::only_if(cudaStream_t s, const float* flag) {
   cudaGraphConditionalHandle handle{};
-  check(cudaGraphConditionalHandleCreate(&handle, main_, 0, cudaGraphCondAssignDefault), "a condition");
-  check(set_condition(handle, flag, s), "the kernel of a condition");
+  must(cudaGraphConditionalHandleCreate(&handle, main_, 0, cudaGraphCondAssignDefault), "the making of a condition");
+  must(set_condition(handle, flag, s), "the kernel of a condition");
   cudaStreamCaptureStatus status{};
   const cudaGraphNode_t* last = nullptr;
   const cudaGraphEdgeData* edges = nullptr;
   size_t n = 0;
-  check(cudaStreamGetCaptureInfo(s, &status, nullptr, nullptr, &last, &edges, &n), "what was recorded");
+  must(cudaStreamGetCaptureInfo(s, &status, nullptr, nullptr, &last, &edges, &n), "the look at what was recorded");
   cudaGraphNodeParams p{};
   p.type = cudaGraphNodeTypeConditional;
   p.conditional.handle = handle;
   p.conditional.type = cudaGraphCondTypeIf;
   p.conditional.size = 1;
-  check(cudaGraphAddNode(&condition_, main_, last, edges, n, &p), "an IF node");
+  must(cudaGraphAddNode(&condition_, main_, last, edges, n, &p), "an IF node");
   body_ = p.conditional.phGraph_out[0];
-  check(cudaStreamUpdateCaptureDependencies(s, &condition_, nullptr, 1, cudaStreamSetCaptureDependencies),
+  must(cudaStreamUpdateCaptureDependencies(s, &condition_, nullptr, 1, cudaStreamSetCaptureDependencies),
         "an IF node");
   cudaGraph_t same = nullptr;
-  check(cudaStreamEndCapture(s, &same), "the part before a condition cannot be recorded");
-  check(cudaStreamBeginCaptureToGraph(s, body_, nullptr, nullptr, 0, kMode), "recording cannot begin");
+  must(cudaStreamEndCapture(s, &same), "the recording of the part before a condition");
+  must(cudaStreamBeginCaptureToGraph(s, body_, nullptr, nullptr, 0, kMode), "the start of a recording");
 }
 
 void Recorder::always(cudaStream_t s) {
   cudaGraph_t same = nullptr;
-  check(cudaStreamEndCapture(s, &same), "the part under a condition cannot be recorded");
-  check(cudaStreamBeginCaptureToGraph(s, main_, &condition_, nullptr, 1, kMode), "recording cannot go on");
+  must(cudaStreamEndCapture(s, &same), "the recording of the part under a condition");
+  must(cudaStreamBeginCaptureToGraph(s, main_, &condition_, nullptr, 1, kMode), "the rest of a recording");
 }
 
 cudaGraphExec_t Recorder::end(cudaStream_t s) {
   cudaGraph_t same = nullptr;
-  check(cudaStreamEndCapture(s, &same), "what was enqueued cannot be recorded");
+  must(cudaStreamEndCapture(s, &same), "the end of a recording");
   cudaGraphExec_t exec = nullptr;
   const cudaError_t e = cudaGraphInstantiate(&exec, main_, 0);
   cudaGraphDestroy(main_);
   main_ = body_ = nullptr, condition_ = nullptr;
-  check(e, "the recorded graph cannot be made executable");
+  must(e, "making a recorded graph executable");
   return exec;
 }
 

@@ -3,6 +3,7 @@
 #include <cub/device/device_radix_sort.cuh>
 
 #include "element.cuh"
+#include "kitbash/error.h"
 #include "scatter_cuda.h"
 
 namespace kb::cuda::element {
@@ -24,9 +25,10 @@ struct Room {
 };
 size_t sort_bytes(int64_t m, int64_t n) {
   size_t bytes = 0;
-  cub::DeviceRadixSort::SortPairs(nullptr, bytes, static_cast<const uint32_t*>(nullptr),
-                                  static_cast<uint32_t*>(nullptr), static_cast<const int32_t*>(nullptr),
-                                  static_cast<int32_t*>(nullptr), int(m), 0, bits_of(n));
+  const cudaError_t e = cub::DeviceRadixSort::SortPairs(
+      nullptr, bytes, static_cast<const uint32_t*>(nullptr), static_cast<uint32_t*>(nullptr),
+      static_cast<const int32_t*>(nullptr), static_cast<int32_t*>(nullptr), int(m), 0, bits_of(n));
+  if (e != cudaSuccess) fail("scatter_add: the room of its sort must be known but got ", cudaGetErrorString(e));
   return bytes;
 }
 Room divide(void* at, int64_t m, int64_t n) {

@@ -1,5 +1,6 @@
 // Recipes at the command line: every mistake at once, swaps with their note, the figures of the largest model.
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/cli/run.h"
 
@@ -64,6 +65,28 @@ TEST(Plan, of_the_largest_recipe_has_the_published_figures) {
   EXPECT_GT(j["store_bytes"]["total"], 0);
   EXPECT_GT(j["arena_bytes"], 0);
   EXPECT_FALSE(j["flops_per_token"].empty());
+}
+
+// "| `tiny` | 0.38 M | 0.24 M | ...": the figures have two or three digits.
+TEST(Plan, counts_the_parameters_that_the_page_of_recipes_gives) {
+  std::istringstream page(content(recipe("README.md")));
+  int rows = 0;
+  for (std::string line; std::getline(page, line);) {
+    std::istringstream cells(line);
+    std::string bar, name, total_unit, active_unit;
+    double total = 0, active = 0;
+    if (!(cells >> bar >> name >> bar >> total >> total_unit >> bar >> active >> active_unit) || bar != "|") continue;
+    const auto scaled = [](double x, const std::string& unit) {
+      return x * (unit == "M" ? 1e6 : unit == "B" ? 1e9 : unit == "T" ? 1e12 : 0);
+    };
+    const Ran r = kitbash({"plan", "--json", recipe("reference/" + name.substr(1, name.size() - 2) + ".toml")});
+    ASSERT_EQ(r.code, 0) << r.err;
+    const auto j = nlohmann::json::parse(r.out)["parameters"];
+    EXPECT_NEAR(double(j["total"]), scaled(total, total_unit), 0.01 * double(j["total"])) << name;
+    EXPECT_NEAR(double(j["active"]), scaled(active, active_unit), 0.01 * double(j["active"])) << name;
+    ++rows;
+  }
+  EXPECT_EQ(rows, 6);
 }
 
 TEST(Plan, adds_up_over_layer_kinds) {

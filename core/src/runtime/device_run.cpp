@@ -128,8 +128,8 @@ std::optional<std::string> Program::run_device(Check check) {
   }
   void*& graph = recorded_[full];
   if (!graph) {
-    device_.record();
     try {
+      device_.record();
       enqueue(true, full, check, nullptr);
       graph = device_.recorded();
     } catch (...) {
