@@ -1,5 +1,6 @@
 # CUDA is optional: KITBASH_CUDA is AUTO, ON or OFF. Every function here does nothing when CUDA is not built, so that a
-# plugin's CMakeLists.txt calls them unconditionally. KITBASH_HAS_CUDA says which it is.
+# plugin's CMakeLists.txt calls them unconditionally. KITBASH_HAS_CUDA says which it is. The first two also work out of the tree, after
+# find_package(kitbash CONFIG REQUIRED OPTIONAL_COMPONENTS cuda); the last two do nothing there.
 #
 #   kitbash_cuda_objects(<target> SOURCES a.cpp b.cu [LIBRARIES ...])         an object library, for a plugin and its tests
 #   kitbash_add_cuda_kernels(<kind>_<name> SOURCES a.cpp b.cu [LIBRARIES ..]) libkb_<kind>_<name>.cuda.so beside the plugin
@@ -21,6 +22,8 @@ if(NOT KITBASH_CUDA STREQUAL OFF)
   if(CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
     enable_language(CUDA)
+  endif()
+  if(CMAKE_CUDA_COMPILER AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
     set(CMAKE_CUDA_STANDARD 20)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
     set(CMAKE_CUDA_EXTENSIONS OFF)
@@ -30,12 +33,12 @@ if(NOT KITBASH_CUDA STREQUAL OFF)
     endif()
     find_package(CUDAToolkit REQUIRED)
     set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
-    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)  # a third of the size of the default
-      string(APPEND CMAKE_CUDA_FLAGS_RELEASE " --compress-mode=size")
-    endif()
+    string(APPEND CMAKE_CUDA_FLAGS_RELEASE " --compress-mode=size")  # a third of the size of the default
     set(KITBASH_HAS_CUDA ON)
   elseif(KITBASH_CUDA STREQUAL ON)
-    message(FATAL_ERROR "KITBASH_CUDA is ON but there is no CUDA compiler: put nvcc into PATH, set CUDACXX, or set KITBASH_CUDA to OFF")
+    message(FATAL_ERROR "KITBASH_CUDA is ON but there is no nvcc of CUDA 13: put one into PATH, set CUDACXX, or set KITBASH_CUDA to OFF")
+  elseif(CMAKE_CUDA_COMPILER)
+    message(STATUS "${CMAKE_CUDA_COMPILER} is of CUDA ${CMAKE_CUDA_COMPILER_VERSION}; the kernels need CUDA 13")
   endif()
 endif()
 if(KITBASH_HAS_CUDA)  # where the toolkit's libraries are found at run time, here and on most machines
