@@ -71,7 +71,14 @@ std::vector<Array> expected_gradients(const Case& c) {
   return out;
 }
 
-double worst_f32 = 0, worst_bf16 = 0, worst_sums = 0;  // printed at the end
+double worst_f32 = 0, worst_bf16 = 0, worst_sums = 0;  // checked where they arise, printed at the end
+struct DepthMixOnCuda : testing::Test {
+  static void TearDownTestSuite() {
+    if (kbtest::have_device())
+      printf("largest relative errors: f32 %.2e, bf16 %.2e, f32 sums and weights %.2e\n", worst_f32, worst_bf16,
+             worst_sums);
+  }
+};
 void note(double error, bool narrow, bool sums) {
   double& w = sums ? worst_sums : narrow ? worst_bf16 : worst_f32;
   if (!(error <= w)) w = error;
@@ -101,7 +108,7 @@ void expect_like_reference(const Case& c, const std::string& what) {
   expect_gradients(backward(c), expected_gradients(c), c.v.size(), what);
 }
 
-TEST(DepthMixCuda, EqualsTheReferenceOverOddSizes) {
+TEST_F(DepthMixOnCuda, EqualsTheReferenceOverOddSizes) {
   KB_NEEDS_DEVICE();
   for (int n : {1, 2, 5, 9, 14})
     for (int64_t tokens : {1, 7, 17, 65})
@@ -111,7 +118,7 @@ TEST(DepthMixCuda, EqualsTheReferenceOverOddSizes) {
                                                                     " channels, ", kb::dtype_name(dtype)));
 }
 
-TEST(DepthMixCuda, EqualsTheReferenceInEveryLayout) {
+TEST_F(DepthMixOnCuda, EqualsTheReferenceInEveryLayout) {
   KB_NEEDS_DEVICE();
   struct Size {
     int n;
@@ -131,13 +138,13 @@ TEST(DepthMixCuda, EqualsTheReferenceInEveryLayout) {
                                                                       " channels, ", kb::dtype_name(dtype)));
 }
 
-TEST(DepthMixCuda, EqualsTheReferenceForTinyAndHugeSources) {
+TEST_F(DepthMixOnCuda, EqualsTheReferenceForTinyAndHugeSources) {
   KB_NEEDS_DEVICE();
   for (double scale : {1e-8, 1e-3, 1e3, 1e8})
     for (int64_t d : {33, 64}) expect_like_reference(made(KB_F32, 5, 7, d, scale), kb::text("scale ", scale));
 }
 
-TEST(DepthMixCuda, StaysFiniteWhenOneLogitRulesAll) {
+TEST_F(DepthMixOnCuda, StaysFiniteWhenOneLogitRulesAll) {
   KB_NEEDS_DEVICE();
   for (uint32_t dtype : {KB_F32, KB_BF16}) {
     const Case c = made(dtype, 5, 7, 64, 1, 1e4);
@@ -147,7 +154,7 @@ TEST(DepthMixCuda, StaysFiniteWhenOneLogitRulesAll) {
   }
 }
 
-TEST(DepthMixCuda, ReturnsZeroSourcesAsZero) {
+TEST_F(DepthMixOnCuda, ReturnsZeroSourcesAsZero) {
   KB_NEEDS_DEVICE();
   Case c = made(KB_BF16, 3, 4, 8);
   for (Array& a : c.v) std::fill(a.bytes.begin(), a.bytes.end(), char(0));
@@ -155,7 +162,7 @@ TEST(DepthMixCuda, ReturnsZeroSourcesAsZero) {
   for (int64_t i = 0; i < c.tokens * c.d; ++i) EXPECT_EQ(out[0].at(i), 0);
 }
 
-TEST(DepthMixCuda, AddsToGradientsWhenAsked) {
+TEST_F(DepthMixOnCuda, AddsToGradientsWhenAsked) {
   KB_NEEDS_DEVICE();
   for (int64_t d : {9, 64, 2048})
     for (uint32_t dtype : {KB_F32, KB_BF16}) {
@@ -173,7 +180,7 @@ TEST(DepthMixCuda, AddsToGradientsWhenAsked) {
     }
 }
 
-TEST(DepthMixCuda, LeavesUnwantedOutputsAlone) {
+TEST_F(DepthMixOnCuda, LeavesUnwantedOutputsAlone) {
   KB_NEEDS_DEVICE();
   for (int64_t d : {9, 64, 2048}) {
     const Case c = made(KB_F32, 3, 20, d);
@@ -195,7 +202,7 @@ TEST(DepthMixCuda, LeavesUnwantedOutputsAlone) {
   }
 }
 
-TEST(DepthMixCuda, GivesTheSameBitsEveryTime) {
+TEST_F(DepthMixOnCuda, GivesTheSameBitsEveryTime) {
   KB_NEEDS_DEVICE();
   for (int64_t d : {1024, 301, 7168}) {
     const Case c = made(KB_BF16, 5, 600, d);
@@ -208,7 +215,7 @@ TEST(DepthMixCuda, GivesTheSameBitsEveryTime) {
   }
 }
 
-TEST(DepthMixCuda, CountsOnlyRowsInsideTheExtent) {
+TEST_F(DepthMixOnCuda, CountsOnlyRowsInsideTheExtent) {
   KB_NEEDS_DEVICE();
   for (int64_t d : {9, 64, 2048})
     for (int32_t rows_used : {0, 1, 12}) {
@@ -225,7 +232,7 @@ TEST(DepthMixCuda, CountsOnlyRowsInsideTheExtent) {
     }
 }
 
-TEST(DepthMixCuda, DeclinesDoubleInWords) {
+TEST_F(DepthMixOnCuda, DeclinesDoubleInWords) {
   kb_tensor in[4]{};
   for (kb_tensor& t : in) t.type.dtype = KB_F64;
   kb_call c{};
@@ -233,12 +240,6 @@ TEST(DepthMixCuda, DeclinesDoubleInWords) {
   kb_error e{};
   EXPECT_NE(kb::kernel_table<DepthMixCuda>()->supports(&c, &e), 0);
   EXPECT_NE(std::string(e.message).find("f64"), std::string::npos);
-}
-
-TEST(DepthMixCuda, PrintsItsLargestErrors) {
-  KB_NEEDS_DEVICE();
-  printf("largest relative errors: f32 %.2e, bf16 %.2e, f32 sums and weights %.2e\n", worst_f32, worst_bf16,
-         worst_sums);
 }
 
 }  // namespace
