@@ -62,6 +62,8 @@ void run_blocked(const Call& c, const DenseProduct& p) {
   });
 }
 
+bool is_empty(const DenseProduct& p) { return !p.batch || !p.m || !p.n || !p.k; }
+
 // m <= 4, bound by reading b once: columns over the team. Not for ta with tb, where no side lies well.
 bool few_rows(const DenseProduct& p) { return p.m <= kFewRows && !(p.ta && p.tb); }
 template <class T>
@@ -111,18 +113,26 @@ struct MatmulPlan {
 Matmul::Plan::Plan() : state(std::make_unique<MatmulPlan>()) {}
 Matmul::Plan::~Plan() = default;
 
-void Matmul::supports(const Call& c, const Op&) { decline_bf16(c, "matmul"); }
+// oneDNN cuts the work by 32-bit counts.
+void Matmul::supports(const Call& c, const Op& op) {
+  decline_bf16(c, "matmul");
+  const DenseProduct p = product_of(c, op, c.dim(0, 0));
+  const std::pair<const char*, int64_t> sizes[] = {{"m", p.m}, {"n", p.n}, {"k", p.k}};
+  for (const auto& [name, n] : sizes)
+    if (n > INT32_MAX)
+      fail("[matmul] ", name, " must be at most ", INT32_MAX, " on the cpu but got ", n, "; lower micro_tokens");
+}
 
 uint64_t Matmul::workspace(const Call& c, const Op& op) {
   if (c.in(0).dtype == KB_F64) return uint64_t(c.threads() * kBlockScratch) * sizeof(double);
   const DenseProduct p = product_of(c, op, c.dim(0, 0));
-  return few_rows(p) || p.batch * p.m * p.n * p.k == 0 ? 0 : uint64_t(DensePrimitive::scratch_bytes(p, c.threads()));
+  return few_rows(p) || is_empty(p) ? 0 : uint64_t(DensePrimitive::scratch_bytes(p, c.threads()));
 }
 
 std::unique_ptr<Matmul::Plan> Matmul::prepare(const Call& c, const Op& op) {
   auto plan = std::make_unique<Plan>();
   const DenseProduct p = product_of(c, op, c.dim(0, 0));
-  if (c.in(0).dtype == KB_F32 && !few_rows(p) && p.batch * p.m * p.n * p.k > 0) {
+  if (c.in(0).dtype == KB_F32 && !few_rows(p) && !is_empty(p)) {
     use_threads(c.threads());
     plan->state->get(p);
   }

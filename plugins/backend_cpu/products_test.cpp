@@ -109,6 +109,21 @@ TEST(Matmul, DeclinesBf16InASentence) {
   }
 }
 
+TEST(Matmul, DeclinesSizesThatOneDnnCannotCount) {
+  kb_tensor x{}, w{}, y{};
+  x.type.dtype = w.type.dtype = y.type.dtype = KB_F32;
+  x.type.rank = w.type.rank = y.type.rank = 2;
+  x.type.shape[0] = y.type.shape[0] = int64_t(1) << 32, x.type.shape[1] = w.type.shape[1] = 64;
+  w.type.shape[0] = y.type.shape[1] = 8;
+  kb_tensor in[] = {x, w};
+  const std::vector<kb_attr> attrs = flags(false, true);
+  kb_call c{};
+  c.in = in, c.n_in = 2, c.out = &y, c.n_out = 1, c.attr = attrs.data(), c.n_attr = 2;
+  kb_error e{};
+  EXPECT_NE(kernel_table<Matmul>()->supports(&c, &e), 0);
+  EXPECT_STREQ(e.message, "[matmul] m must be at most 2147483647 on the cpu but got 4294967296; lower micro_tokens");
+}
+
 TEST(Matmul, DoubleBitsDoNotDependOnTheThreadCount) {
   Array a = normal(KB_F64, {300, 90}, 1), b = normal(KB_F64, {90, 200}, 2);
   std::vector<Array> x{array(KB_F64, {300, 200})}, y = x;

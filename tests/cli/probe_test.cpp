@@ -65,6 +65,51 @@ TEST_F(Probe, refuses_modes_and_components_that_it_does_not_know) {
   EXPECT_TRUE(has(r.err, "rmsnorm")) << r.err;
 }
 
+TEST_F(Probe, refuses_tensors_of_more_axes_than_there_may_be) {
+  tensors["in.x"].first = {1, 1, 1, 1, 1, 1, 1, 3, 4};
+  refused("[probe] in.x must have at most 8 axes but got 9");
+}
+
+TEST_F(Probe, refuses_a_scalar_where_a_component_asks_for_an_axis) {
+  tensors["in.x"].first = {};
+  refused("[(norm.rmsnorm)] a value must have the axis -1 to ask its size but has 0 axes");
+}
+
+TEST_F(Probe, of_an_op_refuses_what_only_a_component_has) {
+  tensors = {{"in.0", {{3, 4}, "F32"}}};
+  run();
+  const auto op = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"probe", "op.exp", "--in", folder / "in.safetensors", "--out", folder / "o"};
+    words.insert(words.end(), more.begin(), more.end());
+    return kitbash(words);
+  };
+  EXPECT_EQ(op({}).code, 0);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--update"}, {"--set", "a=1"}, {"--config", "x.toml"}, {"--verb", "foo"}}) {
+    const Ran r = op(more);
+    EXPECT_EQ(r.code, 2) << more[0];
+    EXPECT_EQ(r.err,
+              "error: [probe] " + more[0] + " needs a component but got op.exp; an op takes --attr NAME=VALUE\n");
+  }
+}
+
+TEST_F(Probe, refuses_attributes_that_a_kind_does_not_take) {
+  EXPECT_EQ(run({"--attr", "z=1"}).err,
+            "error: [probe] a component of kind norm takes no --attr but got 'z'; keys are given by --set\n");
+  const Ran r = kitbash(
+      {"probe", "router.quantile", "--attr", "expert=8", "--in", folder / "in.safetensors", "--out", folder / "o"});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_TRUE(has(r.err, "takes the --attr experts, active but got 'expert'")) << r.err;
+}
+
+TEST_F(Probe, names_the_file_that_it_cannot_write) {
+  run();
+  const Ran r =
+      kitbash({"probe", "norm.rmsnorm", "--in", folder / "in.safetensors", "--out", folder / "no/where.safetensors"});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_TRUE(has(r.err, "error: [" + (folder / "no/where.safetensors") + "] cannot be created: ")) << r.err;
+}
+
 TEST_F(Probe, gives_equal_files_in_every_arena) {
   std::vector<std::string> files;
   for (const char* arena : {"planned", "separate", "poison"}) {

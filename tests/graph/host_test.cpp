@@ -97,6 +97,37 @@ TEST_F(Host, says_what_an_op_must_get_and_what_it_got) {
             at + "op add(f32 [4, 8], none): value 9999 does not belong to this graph");
 }
 
+TEST_F(Host, refuses_an_axis_that_a_value_does_not_have) {
+  for (int axis : {2, -3})
+    EXPECT_EQ(build(KB_TRAIN,
+                    [&](kb::Builder& b, kb::Value x) {
+                      b.ones({x.dim(axis)});
+                      return x;
+                    }),
+              at + "a value must have the axis " + std::to_string(axis) + " to ask its size but has 2 axes");
+  EXPECT_EQ(error_of([] { make_type(KB_F32, std::vector<int64_t>(9, 1)); }),
+            "a tensor must have at most 8 axes but got 9; reshape it");
+}
+
+TEST_F(Host, refuses_attributes_with_more_sizes_than_a_shape_has) {
+  const std::vector<int64_t> nine(9, 1);
+  kb::Attr shape("shape", kb::Shape{});
+  shape.count = 9, shape.v.is = nine.data();
+  EXPECT_EQ(build(KB_TRAIN, [&](kb::Builder& b, kb::Value x) { return b.emit("reshape", {x}, {shape}); }),
+            at + "op reshape(f32 [4, 8]): 'shape' must have at most 8 sizes but got 9");
+}
+
+// Positions, rows and offsets are i32.
+TEST_F(Host, refuses_more_rows_than_their_numbers_can_tell) {
+  EXPECT_EQ(build(KB_TRAIN,
+                  [&](kb::Builder& b, kb::Value x) {
+                    b.expert_sort({&b, g->input("ids", make_type(KB_I32, {1 << 30, 2}))}, 16);
+                    return x;
+                  }),
+            at + "op expert_sort(i32 [1073741824, 2]): rows are numbered by i32: tokens times experts of a token must "
+                 "be at most 2147483647 but got 2147483648 rows; lower micro_tokens");
+}
+
 TEST_F(Host, leaves_out_ops_that_would_change_nothing) {
   EXPECT_EQ(build(KB_TRAIN,
                   [](kb::Builder& b, kb::Value x) {

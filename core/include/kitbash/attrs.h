@@ -77,6 +77,7 @@ inline void decode(bool& m, const kb_attr& a) { m = a.v.i != 0; }
 inline void decode(Text& m, const kb_attr& a) { m = Text(a.v.s); }
 inline void decode(Doubles& m, const kb_attr& a) { m = {a.v.fs, a.count}; }
 inline void decode(Shape& m, const kb_attr& a) {
+  if (a.count > KB_MAX_RANK) fail("'", a.name, "' must have at most ", KB_MAX_RANK, " sizes but got ", a.count);
   m.n = int(a.count);
   for (int i = 0; i < m.n; ++i) m.at[i] = a.v.is[i];
 }

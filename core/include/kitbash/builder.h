@@ -15,7 +15,7 @@ struct Value {
   explicit operator bool() const { return id != 0; }
   kb_type type() const;
   Shape shape() const;
-  int64_t dim(int i) const { return shape()[i]; }
+  int64_t dim(int i) const;  // negative counts from the end; refuses an axis that is not there
 };
 using Values = std::vector<Value>;
 
@@ -241,6 +241,11 @@ inline Shape Value::shape() const {
   s.n = t.rank;
   for (int i = 0; i < t.rank; ++i) s.at[i] = t.shape[i];
   return s;
+}
+inline int64_t Value::dim(int i) const {
+  const Shape s = shape();
+  if (i < -s.n || i >= s.n) fail("a value must have the axis ", i, " to ask its size but has ", s.n, " axes");
+  return s[i];
 }
 inline Value operator+(Value a, Value c) { return a.b->emit("add", {a, c}); }
 inline Value operator-(Value a, Value c) { return a.b->emit("sub", {a, c}); }

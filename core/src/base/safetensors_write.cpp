@@ -53,13 +53,13 @@ class Temporary {
     const int fd = fd_;
     fd_ = -1;
     if (::close(fd) != 0) fail("written");
-    if (std::rename(path_.c_str(), final_.c_str()) != 0) fail("renamed");
+    if (std::rename(path_.c_str(), final_.c_str()) != 0) fail("replaced");
     kept_ = true;
   }
 
  private:
   [[noreturn]] void fail(const char* what) {
-    throw kb::Error("[" + path_ + "] cannot be " + what + ": " + std::strerror(errno), KB_IO);
+    throw kb::Error("[" + final_ + "] cannot be " + what + ": " + std::strerror(errno), KB_IO);
   }
   std::string final_, path_;
   int fd_ = -1;

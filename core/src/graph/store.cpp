@@ -62,6 +62,8 @@ std::string type_text(const kb_type& t) {
 }
 
 kb_type make_type(uint32_t dtype, const std::vector<int64_t>& shape, uint32_t extent) {
+  if (shape.size() > KB_MAX_RANK)
+    kb::fail("a tensor must have at most ", KB_MAX_RANK, " axes but got ", shape.size(), "; reshape it");
   kb_type t{};
   t.dtype = dtype;
   t.rank = int32_t(shape.size());

@@ -14,6 +14,9 @@ struct ExpertSortOp : kb::ops::ExpertSort {
     if (experts < 1) kb::fail("experts must be at least 1 but got ", experts);
     if (tile < 1) kb::fail("tile must be at least 1 but got ", tile);
     const int64_t n = ids.shape[0] * ids.shape[1], rows = n + std::min(experts, n) * (tile - 1);
+    if (rows > INT32_MAX)
+      kb::fail("rows are numbered by i32: tokens times experts of a token must be at most ", INT32_MAX, " but got ",
+               rows, " rows; lower micro_tokens");
     kb_type& source = s.out({rows}, KB_I32);
     source.lo = -1, source.hi = double(std::max<int64_t>(0, n - 1));
     kb_type& offsets = s.out({experts + 1}, KB_I32);

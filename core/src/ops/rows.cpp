@@ -93,6 +93,7 @@ struct IotaOp : kb::ops::Iota {
   static constexpr uint32_t traits = KB_SOURCE;
   void infer(Infer& s) const {
     check_shape({n});
+    if (n > int64_t(INT32_MAX) + 1) kb::fail("n must be at most 2147483648, being counted by i32, but got ", n);
     kb_type& t = s.out({n}, KB_I32);
     t.lo = 0, t.hi = double(std::max<int64_t>(0, n - 1));
   }

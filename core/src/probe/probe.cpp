@@ -1,5 +1,8 @@
 #include "probe/probe.h"
 
+#include <algorithm>
+
+#include "base/text.h"
 #include "kitbash/kinds/sequence.h"
 #include "kitbash/op.h"
 #include "ops/ops.h"
@@ -54,6 +57,7 @@ class Run {
     const size_t dot = r_.what.find('.');
     const std::string kind = r_.what.substr(0, dot), name = dot == std::string::npos ? "" : r_.what.substr(dot + 1);
     if (kind == "op") {
+      refuse_component_options();
       out = build_op(b, name, attrs);
     } else {
       config_ = load_component(kind, name, r_.config, r_.set, registry_.catalog());
@@ -79,6 +83,23 @@ class Run {
   }
 
  private:
+  // An op has no keys, verbs or update: what would be ignored is refused.
+  void refuse_component_options() const {
+    const char* option = r_.update              ? "--update"
+                         : !r_.set.empty()      ? "--set"
+                         : !r_.config.empty()   ? "--config"
+                         : r_.verb != "forward" ? "--verb"
+                                                : nullptr;
+    if (option) kb::fail("[probe] ", option, " needs a component but got ", r_.what, "; an op takes --attr NAME=VALUE");
+  }
+  void check_attributes(const Signature& s, const Attributes& attrs) const {
+    for (const std::string& a : attrs.names)
+      if (std::find(s.attributes.begin(), s.attributes.end(), a) == s.attributes.end())
+        kb::fail("[probe] a component of kind ", s.kind, " takes ",
+                 s.attributes.empty() ? std::string("no --attr") : "the --attr " + join(s.attributes, ", "),
+                 " but got '", a, "'; keys are given by --set");
+  }
+
   static Registry& prepare(Registry& r) {
     register_base_ops(r);
     return r;
@@ -88,6 +109,8 @@ class Run {
     const SafeTensor* t = file_.find("in." + name);
     if (!t && optional) return 0;
     if (!t) kb::fail("[probe] ", r_.what, " needs the tensor in.", name, ", which ", r_.in, " lacks");
+    if (t->shape.size() > KB_MAX_RANK)
+      kb::fail("[probe] in.", name, " must have at most ", KB_MAX_RANK, " axes but got ", t->shape.size());
     const bool tokens = rows && !t->shape.empty();
     if (tokens) tokens_ = t->shape[0];
     kb_type type = make_type(graph_->resolve(dtype), t->shape, tokens ? graph_->extent("tokens") : 0);
@@ -126,6 +149,7 @@ class Run {
 
   kb::Values build_component(kb::Builder& b, const std::string& kind, const Attributes& attrs) {
     const Signature& s = find_signature(kind, r_.verb);
+    check_attributes(s, attrs);
     instance_ = create_instance(*config_, registry_, &host_table());
     kb::Values in;
     for (const Port& p : s.inputs) {

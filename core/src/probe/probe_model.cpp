@@ -13,6 +13,8 @@ namespace kitbash {
 
 std::vector<std::string> probe_model(const ProbeRequest& r, Catalog catalog) {
   if (r.config.empty()) kb::fail("[probe] a model needs --config with its recipe");
+  if (!r.attr.empty() || r.verb != "forward")
+    kb::fail("[probe] ", r.attr.empty() ? "--verb" : "--attr", " needs a component or an op but got model");
   const SafetensorsFile file = SafetensorsFile::open(r.in);
   Registry registry(std::move(catalog));
   register_base_ops(registry);

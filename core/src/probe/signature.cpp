@@ -8,7 +8,7 @@ namespace {
 
 const std::vector<Signature>& signatures() {
   static const std::vector<Signature> all{
-      {"attention", "forward", 0, {{"x", KB_COMPUTE}}, true, false, {"y"}},
+      {"attention", "forward", 0, {{"x", KB_COMPUTE}}, true, false, {"y"}, {}},
       {"attention",
        "recur",
        1,
@@ -20,20 +20,22 @@ const std::vector<Signature>& signatures() {
         {"s0", KB_WIDE, true}},
        true,
        false,
-       {"o", "state"}},
-      {"decay", "forward", 0, {{"z", KB_WIDE}}, false, false, {"g"}},
-      {"ffn", "forward", 0, {{"x", KB_COMPUTE}}, false, true, {"y"}},
-      {"router", "forward", 0, {{"x", KB_COMPUTE}}, false, true, {"ids", "weights"}},
-      {"router", "choose", 1, {{"scores", KB_WIDE}}, false, true, {"ids", "weights"}},
-      {"activation", "forward", 0, {{"gate", KB_COMPUTE}, {"linear", KB_COMPUTE}}, false, false, {"y"}},
-      {"norm", "forward", 0, {{"x", KB_COMPUTE}}, false, false, {"y"}},
+       {"o", "state"},
+       {}},
+      {"decay", "forward", 0, {{"z", KB_WIDE}}, false, false, {"g"}, {}},
+      {"ffn", "forward", 0, {{"x", KB_COMPUTE}}, false, true, {"y"}, {}},
+      {"router", "forward", 0, {{"x", KB_COMPUTE}}, false, true, {"ids", "weights"}, {"experts", "active"}},
+      {"router", "choose", 1, {{"scores", KB_WIDE}}, false, true, {"ids", "weights"}, {"experts", "active"}},
+      {"activation", "forward", 0, {{"gate", KB_COMPUTE}, {"linear", KB_COMPUTE}}, false, false, {"y"}, {}},
+      {"norm", "forward", 0, {{"x", KB_COMPUTE}}, false, false, {"y"}, {}},
       {"optimizer",
        "forward",
        0,
        {{"w", KB_WIDE}, {"g", KB_WIDE}, {"lr", KB_WIDE}, {"step", KB_WIDE}},
        false,
        false,
-       {"w"}},
+       {"w"},
+       {"role", "blocks", "flags", "name"}},
   };
   return all;
 }

@@ -19,6 +19,7 @@ struct Signature {
   bool sequence;  // cu, position, document (past, slot) follow the inputs
   bool document;  // document alone follows
   std::vector<const char*> outputs;
+  std::vector<std::string> attributes;  // of the call, as the kind's header lists them
 };
 // Throws kb::Error that lists the verbs of the kind, or the kinds that can be probed.
 const Signature& find_signature(const std::string& kind, const std::string& verb);
