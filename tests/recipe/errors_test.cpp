@@ -92,7 +92,46 @@ TEST(Errors, FormatNumber) {
 }
 TEST(Errors, SyntaxHasAPosition) {
   const std::string e = errors_with("dim = 128", "dim = = 128");
-  EXPECT_EQ(e.rfind("r.toml:4:7: error: ", 0), 0u) << e;
+  EXPECT_EQ(e,
+            "r.toml:4:7: error: the text must be TOML but its value cannot be read: could not determine value type\n");
+  EXPECT_EQ(errors_with("dim = 128", "dim = tru\n"),
+            "r.toml:4:10: error: the text must be TOML but its boolean cannot be read: expected 'true', saw 'tru '\n");
+}
+// The parser and both trees go one call deeper a level.
+TEST(Errors, NestingWithoutBoundIsRefusedBeforeItIsParsed) {
+  std::string names = "a", brackets(20000, '[');
+  for (int i = 0; i < 20000; ++i) names += ". \"a\"";
+  EXPECT_EQ(errors_with("[train]", "[" + names + "]"),
+            "r.toml:21:158: error: a key must have at most 32 names between its dots but has more\n");
+  EXPECT_EQ(errors_with("seed = 7", "seed = " + brackets),
+            "r.toml:22:40: error: at most 32 brackets may be open at once but there are more\n");
+  // What lies in strings and comments does not count, nor do the dots of numbers in a list.
+  std::string list = "[0.5";
+  for (int i = 0; i < 100; ++i) list += ", 1.5";
+  Recipes r;
+  r.write("r.toml",
+          good_recipe() + ("# " + names + brackets + "\n[model.norm]\nuse = \"table\"\nscales = " + list +
+                           "]\nfile = \"\"\"\n" + std::string(40, '.') + "\\\"" + brackets.substr(0, 40) + "\"\"\"\n"));
+  EXPECT_EQ(r.errors("r.toml"), "no error");
+}
+TEST(Errors, AFileLargerThanAnyRecipeIsNotParsed) {
+  Recipes r;
+  r.write("r.toml", good_recipe() + std::string(5 << 20, '#'));
+  EXPECT_EQ(r.errors("r.toml"),
+            "error: [r.toml] the recipe must be a file that can be read but has more than 4194304 bytes\n");
+}
+TEST(Errors, TheNameMustDoAsThatOfAFolder) {
+  for (const std::string bad : {"", "a/b", "../x", ".", "..", "a\\nb"})
+    EXPECT_NE(
+        errors_with("\"good\"", "\"" + bad + "\"").find("r.toml:2:8: error: 'name' must do as the name of a folder: "),
+        std::string::npos)
+        << bad;
+  EXPECT_EQ(errors_with("\"good\"", "\"a b.2\""), "no error");
+}
+TEST(Errors, ALayerThatLacksSomethingIsNamed) {
+  EXPECT_EQ(errors_with("attention = { use = \"gated-mla\"", "# { use = \"gated-mla\""), "no error");
+  EXPECT_EQ(errors_with("like = \"linear\"\nffn", "ffn"),
+            "r.toml:16:1: error: layer 'first' needs 'attention' (a component of kind attention): mixes tokens\n");
 }
 TEST(Errors, UnknownTablesAndKeysOfTheCore) {
   EXPECT_EQ(errors_with("[train]", "[trian]"),
@@ -109,6 +148,7 @@ TEST(Errors, Choices) {
 }
 TEST(Errors, NumbersOutOfRange) {
   EXPECT_EQ(errors_with("seed = 7", "clip = nan"), "r.toml:22:8: error: 'clip' must be at least 0 but got nan\n");
+  EXPECT_EQ(errors_with("seed = 7", "clip = inf"), "r.toml:22:8: error: 'clip' must be finite but got inf\n");
   EXPECT_EQ(errors_with("seed = 7", "seed = 7.0"), "r.toml:22:8: error: 'seed' wants int but got float\n");
   EXPECT_EQ(errors_with("seed = 7", "seed = true"), "r.toml:22:8: error: 'seed' wants int but got bool\n");
   EXPECT_EQ(errors_with("seed = 7", "clip = 2020-01-01"),
@@ -147,6 +187,12 @@ TEST(Errors, Curriculum) {
             "r.toml:29:17: error: 'max_documents' must be at most 'micro_tokens' (2048) but got 3000\n");
   EXPECT_EQ(errors_with("tokens = 1000000", "tokens = 1000"),
             "r.toml:25:10: error: 'tokens' must be at least 'batch_tokens' (4096) but got 1000\n");
+  EXPECT_EQ(errors_with("micro_tokens = 2048", "micro_tokens = 2147483648"),
+            "r.toml:27:16: error: 'micro_tokens' must be in [1, 2147483647] but got 2147483648\n");
+  EXPECT_EQ(errors_with("tokens = 1000000\nbatch_tokens = 4096\nmicro_tokens = 2048\n",
+                        "tokens = 4294967296\nbatch_tokens = 4294967296\n"),
+            "r.toml:26:16: error: 'batch_tokens' must be at most 2147483647 without 'micro_tokens' but got 4294967296; "
+            "set micro_tokens\n");
   Recipes r;
   r.write("r.toml",
           with("name = \"good\"", "curriculum = []").substr(0, with("name = \"good\"", "curriculum = []").find("[[")));

@@ -37,8 +37,14 @@ TEST(Extends, ACircleAndAMissingFileAreErrorsAtTheKey) {
   r.write("c.toml", "kitbash = 1\nextends = \"none.toml\"\n");
   EXPECT_EQ(r.errors("a.toml"),
             "b.toml:2:11: error: recipes extend each other in a circle: a.toml -> b.toml -> a.toml\n");
-  EXPECT_EQ(r.errors("c.toml"), "c.toml:2:11: error: cannot read recipe 'none.toml'\n");
-  EXPECT_EQ(r.errors("d.toml"), "d.toml: error: cannot read recipe 'd.toml'\n");
+  EXPECT_EQ(r.errors("c.toml"),
+            "c.toml:2:11: error: [none.toml] the recipe must be a file that can be read but does not exist\n");
+  EXPECT_EQ(r.errors("d.toml"), "error: [d.toml] the recipe must be a file that can be read but does not exist\n");
+}
+TEST(Extends, AWrongTypeIsTheOnlyErrorAsWhatLiesBelowIsNotKnown) {
+  Recipes r;
+  r.write("a.toml", "kitbash = 1\nextends = 5\n");
+  EXPECT_EQ(r.errors("a.toml"), "a.toml:2:11: error: 'extends' wants string but got int\n");
 }
 TEST(Extends, ACurriculumIsReplacedAsAWhole) {
   Recipes r;
@@ -91,6 +97,27 @@ TEST(Set, APathOrNameThatDoesNotExistIsAnErrorThatNamesIt) {
             "'floor'?\n"
             "--set extends=x.toml: error: 'extends' cannot be set from outside; write a recipe that extends\n"
             "  note: decay.bounded 0.1.0 from /lib/libkb_fake.so accepts: floor\n");
+}
+TEST(Set, OfTheFormatSaysWhatTheFileWouldSay) {
+  Recipes r;
+  r.write("good.toml", good_recipe());
+  EXPECT_EQ(r.errors("good.toml", {"kitbash=2"}),
+            "--set kitbash=2: error: 'kitbash' must be 1, the recipe format of this program, but got 2\n");
+  EXPECT_EQ(r.load("good.toml", {"kitbash=1"}).name, "good");
+}
+TEST(Set, IsTextThatNestsWithinReason) {
+  Recipes r;
+  r.write("good.toml", good_recipe());
+  std::string names = "a", brackets(20000, '[');
+  for (int i = 0; i < 20000; ++i) names += ".a";
+  const auto refused = [&](const std::string& set, const std::string& message) {
+    EXPECT_EQ(r.errors("good.toml", {set}), "--set " + set.substr(0, 120) + "...: error: " + message + "\n");
+  };
+  refused(names + "=1", "a key must have at most 32 names between its dots but has 20001");
+  refused("name={" + names + "=1}", "a key must have at most 32 names between its dots but has more");
+  refused("name=" + brackets, "at most 32 brackets may be open at once but there are more");
+  EXPECT_EQ(r.errors("good.toml", {"train.seed=\xff"}),
+            "--set: error: a key and its value must be UTF-8 but byte 12 after 'train.seed=' is not\n");
 }
 TEST(Switch, ASetDropsKeysOfTheOldComponentWithOneNoteEach) {
   Recipes r;

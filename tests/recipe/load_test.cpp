@@ -108,6 +108,19 @@ TEST(Load, ResolvesPathsAgainstTheFileThatNamesThem) {
   EXPECT_EQ(std::get<std::string>(value_of(*r.load("top.toml", {"model.norm.file=b.bin"}).model.norm, "file")),
             here / "b.bin");
 }
+TEST(Load, TakesATextUnderTheNameOfWhatItLiesIn) {
+  Recipes r;
+  const RecipeText text{good_recipe() + std::string("[model.norm]\nuse = \"table\"\n"), "run/checkpoint/recipe"};
+  const Recipe x = load_recipe(text, {"model.norm.file=b.bin"}, r.source);
+  EXPECT_EQ(x.name, "good");
+  EXPECT_EQ(std::get<std::string>(value_of(*x.model.norm, "file")), std::filesystem::current_path() / "b.bin");
+  try {
+    load_recipe(RecipeText{"kitbash = 2\n[model]\n", text.name}, {}, r.source);
+    FAIL();
+  } catch (const RecipeErrors& e) {
+    EXPECT_EQ(e.text().rfind("run/checkpoint/recipe:1:1: error: ", 0), 0u) << e.text();
+  }
+}
 TEST(Load, ResolvedTextIsWholeAndLoadsToItself) {
   Recipes r;
   r.write("good.toml",

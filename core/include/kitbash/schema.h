@@ -241,7 +241,8 @@ constexpr void describe(Sink& s, const Field<T, M>& f) {
 template <class M>
 void assign(M& m, const kb_attr& a) {
   if constexpr (std::is_base_of_v<Text, M>) {
-    if (std::strlen(a.v.s) > 255) fail("'", a.name, "' is longer than 255 bytes");
+    if (const size_t n = std::strlen(a.v.s); n > 255)
+      fail("'", a.name, "' must have at most 255 bytes but has ", n, "; shorten it (a path counts from the root)");
     m = M(a.v.s);
   } else if constexpr (std::is_floating_point_v<M>) {
     m = M(a.v.f);

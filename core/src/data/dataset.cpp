@@ -51,11 +51,10 @@ Dataset read_dataset(const std::string& folder) {
   Dataset d;
   d.folder = folder;
   d.path = (std::filesystem::path(folder) / "manifest.toml").string();
-  bool ok = false;
-  const std::string text = read_text(d.path, ok);
-  if (!ok)
-    kb::fail("[data prepare] the folder of a dataset must have a manifest.toml but '", d.path, "' cannot be read");
-  const RecipeNode root = parse_toml(text, d.path, 0);
+  std::string why;
+  const std::optional<std::string> text = read_text(d.path, why);
+  if (!text) kb::fail("[data prepare] '", d.path, "' must be the manifest of a dataset but ", why);
+  const RecipeNode root = parse_toml(*text, d.path, 0);
   Faults faults;
   faults.order(d.path);
   Manifest m(root, faults);
@@ -86,7 +85,7 @@ Dataset read_dataset(const std::string& folder) {
     faults.add(origin->find("package")->where, "'package' must be the name of a Debian package but got '", d.package,
                "'");
   if (!faults.empty()) faults.raise();
-  d.manifest_sha256 = sha256(text);
+  d.manifest_sha256 = sha256(*text);
   return d;
 }
 

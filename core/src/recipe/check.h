@@ -14,7 +14,8 @@ namespace kitbash {
 // The values of a table of the core, by key; what is missing or wrong is a fault and has its default or a zero.
 class Values {
  public:
-  Values(const std::string& key_table, const RecipeNode& node, Faults& faults);
+  // `subject` of the sentence that a key is missing: by default the owner of the table of keys.
+  Values(const std::string& key_table, const RecipeNode& node, Faults& faults, const std::string& subject = "");
   bool has(const std::string& key) const { return good_.count(key) != 0; }  // given or defaulted, and right
   bool given(const std::string& key) const { return node_.find(key) != nullptr; }
   int64_t integer(const std::string& key) const;

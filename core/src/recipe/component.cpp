@@ -169,11 +169,15 @@ std::unique_ptr<ComponentConfig> Checker::slot(const std::string& kind, const Re
     } else if (given[i]) {
       check_value(f, *given[i], faults, v);
       auto* p = f.type == "path" ? std::get_if<std::string>(&v) : nullptr;
+      if (p && p->empty() && f.required)
+        faults.add(given[i]->where, c->id(), " needs '", f.name, "' (string) but it is empty: ", f.doc);
       if (p && !p->empty()) {
         namespace fs = std::filesystem;
         const std::string& file = given[i]->where.file;
         const fs::path base = given[i]->where.line > 0 ? fs::path(file).parent_path() : fs::path(folder);
-        *p = fs::absolute(base / *p).lexically_normal().string();
+        std::error_code none;
+        const fs::path whole = fs::absolute(base / *p, none);
+        *p = (none ? base / *p : whole).lexically_normal().string();
       }
     } else if (f.required) {
       faults.add(at, c->id(), " needs '", f.name, "' (", f.type == "text" || f.type == "path" ? "string" : f.type,

@@ -106,7 +106,7 @@ void compose_model(const RecipeNode& node, const Checker& check, Recipe& out) {
     for (const auto& name : order) {
       const RecipeNode& table = tables.at(name);
       if (!table.is(RecipeNode::Type::table)) continue;
-      const Values told("layer", table, faults);
+      const Values told("layer", table, faults, kb::text("layer '", name, "'"));
       const std::string path = "model.layer." + name;
       m.named[name] = {name, own(core_slot("layer", "attention", table, path, check)),
                        own(core_slot("layer", "ffn", table, path, check))};
@@ -138,6 +138,9 @@ void compose_curriculum(const RecipeNode& stages, const Checker& check, Recipe& 
     s.mix = compose_mix(v.has("mix") ? node.find("mix") : nullptr, out.data, faults);
     const auto place = [&](const char* key) { return node.find(key) ? node.find(key)->where : node.where; };
     const char* bound = v.given("micro_tokens") ? "'micro_tokens'" : "'batch_tokens'";
+    if (s.micro_tokens > INT32_MAX)  // the key has its bound; this one came from batch_tokens
+      faults.add(place("batch_tokens"), "'batch_tokens' must be at most ", INT32_MAX,
+                 " without 'micro_tokens' but got ", s.batch_tokens, "; set micro_tokens");
     if (s.micro_tokens > 0) {
       if (s.batch_tokens > 0 && s.batch_tokens % s.micro_tokens)
         faults.add(place("batch_tokens"), "'batch_tokens' must be a multiple of 'micro_tokens' (", s.micro_tokens,

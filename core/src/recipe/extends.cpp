@@ -1,44 +1,51 @@
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "recipe/keys.h"
 #include "recipe/layered.h"
+#include "recipe/nesting.h"
 
 namespace kitbash {
 namespace fs = std::filesystem;
-namespace {
 
-void check_format(const RecipeNode& file, Faults& faults) {
-  const RecipeNode* f = file.find("kitbash");
-  if (!f) return faults.add(file.where, "a recipe needs 'kitbash = ", kRecipeFormat, "', the number of its format");
-  if (!f->is(RecipeNode::Type::integer))
-    return faults.add(f->where, "'kitbash' wants int but got ", type_name(f->type),
+void check_format(const RecipeNode& number, Faults& faults) {
+  if (!number.is(RecipeNode::Type::integer))
+    return faults.add(number.where, "'kitbash' wants int but got ", type_name(number.type),
                       "; write kitbash = ", kRecipeFormat);
-  const int64_t v = std::get<int64_t>(f->value);
+  const int64_t v = std::get<int64_t>(number.value);
   if (v != kRecipeFormat)
-    faults.add(f->where, "'kitbash' must be ", kRecipeFormat, ", the recipe format of this program, but got ", v);
+    faults.add(number.where, "'kitbash' must be ", kRecipeFormat, ", the recipe format of this program, but got ", v);
 }
 
-}  // namespace
-
-std::string read_text(const std::string& path, bool& ok) {
-  std::ifstream in(path, std::ios::binary);
+std::optional<std::string> read_text(const std::string& path, std::string& why) {
   std::error_code e;
-  ok = in.good() && !fs::is_directory(path, e);
-  std::ostringstream s;
-  if (ok) s << in.rdbuf();
-  return s.str();
+  if (path.empty()) return why = "has no name", std::nullopt;
+  if (fs::is_directory(path, e)) return why = "is a folder", std::nullopt;
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  if (!in.good())
+    return why = errno == ENOENT ? "does not exist" : kb::text("cannot be opened: ", std::strerror(errno)),
+           std::nullopt;
+  std::string text;
+  for (char piece[16384]; in.good() && text.size() <= kMostBytes; text.append(piece, size_t(in.gcount())))
+    in.read(piece, sizeof piece);
+  if (in.bad()) return why = "cannot be read", std::nullopt;
+  if (text.size() > kMostBytes) return why = kb::text("has more than ", kMostBytes, " bytes"), std::nullopt;
+  return text;
 }
 
-RecipeNode load_files(const std::string& path, Faults& faults, int& sources) {
+RecipeNode load_files(const std::string& path, const std::string* given, Faults& faults, int& sources) {
   std::vector<RecipeNode> files;  // the named one first
   std::vector<std::string> seen, names;
   std::string next = path;
-  Where asked{path, 0, 0};
+  Where asked;  // where a recipe below is named
   for (;;) {
-    const std::string id = fs::weakly_canonical(next).string();
+    std::error_code none;
+    const fs::path whole = fs::weakly_canonical(next, none);
+    const std::string id = none ? next : whole.string();
     names.push_back(next);
     if (std::find(seen.begin(), seen.end(), id) != seen.end()) {
       std::string chain = names[0];
@@ -48,20 +55,23 @@ RecipeNode load_files(const std::string& path, Faults& faults, int& sources) {
     }
     seen.push_back(id);
     faults.order(next);
-    bool ok = false;
-    const std::string text = read_text(next, ok);
-    if (!ok) {
-      faults.add(asked, "cannot read recipe '", next, "'");
+    std::string why;
+    const std::optional<std::string> text = given && files.empty() ? *given : read_text(next, why);
+    if (!text) {
+      faults.add(asked, "[", next, "] the recipe must be a file that can be read but ", why);
       faults.raise();
     }
     // Numbers rise from the deepest file to the named one; the chain's length is not known yet, hence negative.
-    files.push_back(parse_toml(text, next, -int(files.size())));
-    check_format(files.back(), faults);
+    files.push_back(parse_toml(*text, next, -int(files.size())));
+    if (const RecipeNode* number = files.back().find("kitbash"))
+      check_format(*number, faults);
+    else
+      faults.add(files.back().where, "a recipe needs 'kitbash = ", kRecipeFormat, "', the number of its format");
     const RecipeNode* below = files.back().find("extends");
     if (!below) break;
     if (!below->text()) {
       faults.add(below->where, "'extends' wants string but got ", type_name(below->type));
-      break;
+      faults.raise();  // what the recipe below holds would be missed next
     }
     asked = below->where;
     next = (fs::path(next).parent_path() / *below->text()).lexically_normal().string();

@@ -17,6 +17,7 @@ struct Key : FieldInfo {
 
 constexpr double kOpen = std::numeric_limits<double>::infinity();
 constexpr double kMany = 9007199254740992.0;  // 2^53: every token count below it is exact in a double
+constexpr double kRows = 2147483647.0;        // positions and rows of a micro-batch are i32
 std::string str(const char* s) { return s; }
 
 std::vector<KeyTable> declare() {
@@ -86,14 +87,14 @@ std::vector<KeyTable> declare() {
        "a curriculum stage",
        {
            Key("name", "text", "default: stage and its number").may(),
-           Key("context", "int", "longest document, in tokens").must().in(1, kMany),
+           Key("context", "int", "longest document, in tokens").must().in(1, kRows),
            Key("tokens", "int", "budget of the stage").must().in(1, kMany),
            Key("batch_tokens", "int", "tokens a step; a multiple of micro_tokens").must().in(1, kMany),
-           Key("micro_tokens", "int", "bound of a micro-batch; default: batch_tokens").may().in(1, kMany),
+           Key("micro_tokens", "int", "bound of a micro-batch; default: batch_tokens").may().in(1, kRows),
            Key("max_documents", "int",
                "bound of documents in a micro-batch; default: a 64th of its tokens, at least 16")
                .may()
-               .in(1, kMany),
+               .in(1, kRows),
            Key("lr", "float", "peak learning rate").must().in(0, 1e3),
            Key("schedule", "slot", "the rate's way through the stage").of("schedule").must(),
            Key("mix", "table", "share of each source in the tokens; default: all sources alike").may(),

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "recipe/layered.h"
+#include "recipe/nesting.h"
 #include "recipe/suggest.h"
 
 namespace kitbash {
@@ -54,6 +55,14 @@ struct Setter {
   }
 };
 
+// Enough of a long value to know it again in a message.
+std::string shortened(const std::string& s) {
+  size_t n = 120;
+  if (s.size() <= n) return s;
+  while (n && (static_cast<unsigned char>(s[n]) & 0xC0) == 0x80) --n;  // whole characters
+  return s.substr(0, n) + "...";
+}
+
 // A --set changes what is there; it cannot invent a layer.
 bool known_layer(const RecipeNode& root, const std::vector<std::string>& path, const Where& where, Faults& faults) {
   if (path.size() < 3 || path[0] != "model" || path[1] != "layer") return true;
@@ -71,7 +80,12 @@ bool known_layer(const RecipeNode& root, const std::vector<std::string>& path, c
 
 void apply_sets(RecipeNode& root, const std::vector<std::string>& set, Faults& faults, int& sources) {
   for (const auto& s : set) {
-    const Where where{"--set " + s, 0, 0};
+    if (const size_t bad = invalid_utf8(s); bad != std::string::npos) {
+      faults.add({"--set", 0, 0}, "a key and its value must be UTF-8 but byte ", bad + 1, " after '", s.substr(0, bad),
+                 "' is not");
+      continue;
+    }
+    const Where where{"--set " + shortened(s), 0, 0};
     faults.order(where.file);
     const size_t eq = s.find('=');
     if (eq == std::string::npos || eq == 0) {
@@ -79,6 +93,13 @@ void apply_sets(RecipeNode& root, const std::vector<std::string>& set, Faults& f
       continue;
     }
     const auto path = split(s.substr(0, eq), '.');
+    const auto deep = too_deep(s.substr(eq + 1));
+    if (path.size() > kMostNames || deep) {
+      faults.add(where, deep ? deep->message
+                             : kb::text("a key must have at most ", kMostNames, " names between its dots but has ",
+                                        path.size()));
+      continue;
+    }
     bool whole = true;
     for (const auto& p : path) whole = whole && !p.empty();
     if (!whole) {

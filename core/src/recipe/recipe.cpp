@@ -7,21 +7,39 @@
 
 namespace kitbash {
 namespace fs = std::filesystem;
+namespace {
 
-Recipe load_recipe(const std::string& path, const std::vector<std::string>& set, const ComponentSource& source) {
+// The run gets a folder of this name.
+void check_name(const std::string& name, const Where& w, Faults& faults) {
+  bool good = !name.empty() && name != "." && name != ".." && name.size() <= 200;
+  for (const char c : name) good = good && c != '/' && static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
+  if (!good)
+    faults.add(w,
+               "'name' must do as the name of a folder: 1 to 200 bytes, no '/' or control character, not '.' or "
+               "'..', but got '",
+               name, "'");
+}
+
+Recipe load(const std::string& path, const std::string* text, const std::vector<std::string>& set,
+            const ComponentSource& source) {
   Faults faults;
   int sources = 0;
-  RecipeNode root = load_files(path, faults, sources);
+  RecipeNode root = load_files(path, text, faults, sources);
   apply_sets(root, set, faults, sources);
+  if (const RecipeNode* number = root.find("kitbash")) {  // of a --set
+    check_format(*number, faults);
+    root.keys.erase("kitbash");
+  }
   // Not after the merge: `extends` belongs to one file, and a --set of it would come too late.
   if (const RecipeNode* e = root.find("extends"))
     faults.add(e->where, "'extends' cannot be set from outside; write a recipe that extends");
-  const Checker check{source, faults, fs::path(path).parent_path().string()};
+  const Checker check{source, faults, text ? "" : fs::path(path).parent_path().string()};
 
   Recipe r;
   r.path = path;
   const Values v("recipe", root, faults);
   r.name = v.given("name") ? v.text("name") : fs::path(path).stem().string();
+  if (const RecipeNode* n = root.find("name"); !n || n->text()) check_name(r.name, n ? n->where : root.where, faults);
   if (v.has("model")) compose_model(*root.find("model"), check, r);
   const RecipeNode none = RecipeNode::table_at({}, 0);
   if (!v.given("train") || v.has("train")) {
@@ -44,6 +62,15 @@ Recipe load_recipe(const std::string& path, const std::vector<std::string>& set,
   return r;
 }
 
+}  // namespace
+
+Recipe load_recipe(const std::string& path, const std::vector<std::string>& set, const ComponentSource& source) {
+  return load(path, nullptr, set, source);
+}
+Recipe load_recipe(const RecipeText& text, const std::vector<std::string>& set, const ComponentSource& source) {
+  return load(text.name, &text.text, set, source);
+}
+
 std::unique_ptr<ComponentConfig> load_component(const std::string& kind, const std::string& name,
                                                 const std::string& path, const std::vector<std::string>& set,
                                                 const ComponentSource& source, std::vector<std::string>* notes) {
@@ -51,13 +78,13 @@ std::unique_ptr<ComponentConfig> load_component(const std::string& kind, const s
   RecipeNode root = RecipeNode::table_at({path, path.empty() ? 0 : 1, path.empty() ? 0 : 1}, 0);
   if (!path.empty()) {
     faults.order(path);
-    bool ok = false;
-    const std::string text = read_text(path, ok);
-    if (!ok) {
-      faults.add({path, 0, 0}, "cannot read configuration '", path, "'");
+    std::string why;
+    const std::optional<std::string> text = read_text(path, why);
+    if (!text) {
+      faults.add({}, "[", path, "] the configuration must be a file that can be read but ", why);
       faults.raise();
     }
-    root = parse_toml(text, path, 0);
+    root = parse_toml(*text, path, 0);
   }
   int sources = 1;
   apply_sets(root, set, faults, sources);

@@ -100,6 +100,12 @@ struct RecipeErrors {  // thrown; the named file first, then what it extends, th
 // `set`: "model.residual.use=standard", applied over the file and what it extends. Throws RecipeErrors with every
 // mistake.
 Recipe load_recipe(const std::string& path, const std::vector<std::string>& set, const Catalog& catalog);
+// The same of a text that lies in no file of its own; `name` stands for the file in messages ("CHECKPOINT/recipe"), and
+// paths of a `set` are relative to the current folder.
+struct RecipeText {
+  std::string text, name;
+};
+Recipe load_recipe(const RecipeText& text, const std::vector<std::string>& set, const Catalog& catalog);
 // A component on its own: keys from a TOML file ("" = none) and sets; for `probe` and `explain`. `notes` gets what
 // Recipe::notes would.
 std::unique_ptr<ComponentConfig> load_component(const std::string& kind, const std::string& name,

@@ -22,6 +22,9 @@ struct CatalogSource : ComponentSource {
 Recipe load_recipe(const std::string& path, const std::vector<std::string>& set, const Catalog& catalog) {
   return load_recipe(path, set, CatalogSource(catalog));
 }
+Recipe load_recipe(const RecipeText& text, const std::vector<std::string>& set, const Catalog& catalog) {
+  return load_recipe(text, set, CatalogSource(catalog));
+}
 std::unique_ptr<ComponentConfig> load_component(const std::string& kind, const std::string& name,
                                                 const std::string& path, const std::vector<std::string>& set,
                                                 const Catalog& catalog, std::vector<std::string>* notes) {

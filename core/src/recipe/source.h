@@ -15,6 +15,7 @@ struct ComponentSource {
 };
 
 Recipe load_recipe(const std::string& path, const std::vector<std::string>& set, const ComponentSource& source);
+Recipe load_recipe(const RecipeText& text, const std::vector<std::string>& set, const ComponentSource& source);
 std::unique_ptr<ComponentConfig> load_component(const std::string& kind, const std::string& name,
                                                 const std::string& path, const std::vector<std::string>& set,
                                                 const ComponentSource& source,

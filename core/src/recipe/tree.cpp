@@ -1,9 +1,10 @@
 #include "recipe/tree.h"
 
 #include <toml++/toml.h>
-#include <sstream>
+#include <cctype>
 
 #include "recipe/faults.h"
+#include "recipe/nesting.h"
 
 namespace kitbash {
 namespace {
@@ -92,7 +93,31 @@ const char* type_name(RecipeNode::Type t) {
   return "date or time";
 }
 
+namespace {
+// "Error while parsing array: expected ..." of the parser, in our words.
+std::string syntax_message(std::string_view reason) {
+  constexpr std::string_view while_parsing = "Error while parsing ";
+  std::string what = "it";
+  if (const size_t colon = reason.find(": "); reason.starts_with(while_parsing) && colon != reason.npos) {
+    what = "its " + std::string(reason.substr(while_parsing.size(), colon - while_parsing.size()));
+    reason.remove_prefix(colon + 2);
+  }
+  std::string message = "the text must be TOML but " + what + " cannot be read: " + std::string(reason);
+  const size_t start = message.size() - reason.size();
+  if (start < message.size() && std::isupper(static_cast<unsigned char>(message[start])))
+    message[start] = char(std::tolower(static_cast<unsigned char>(message[start])));
+  for (char& c : message)
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  return message;
+}
+}  // namespace
+
 RecipeNode parse_toml(const std::string& text, const std::string& path, int source) {
+  if (const auto deep = too_deep(text)) {
+    Faults faults;
+    faults.add({path, deep->line, deep->column}, deep->message);
+    faults.raise();
+  }
   try {
     const toml::table t = toml::parse(text, path);
     RecipeNode n = convert(t, path, source);
@@ -100,7 +125,7 @@ RecipeNode parse_toml(const std::string& text, const std::string& path, int sour
     return n;
   } catch (const toml::parse_error& e) {
     Faults faults;
-    faults.add(place(e.source(), path), std::string(e.description()));
+    faults.add(place(e.source(), path), syntax_message(e.description()));
     faults.raise();
   }
 }

@@ -148,7 +148,8 @@ std::string number_text(double v) {
   return s.find_first_of(".e") == std::string::npos ? s + ".0" : s;
 }
 
-Values::Values(const std::string& key_table_name, const RecipeNode& node, Faults& faults) : node_(node) {
+Values::Values(const std::string& key_table_name, const RecipeNode& node, Faults& faults, const std::string& subject)
+    : node_(node) {
   const KeyTable& table = key_table(key_table_name);
   std::vector<std::string> names;
   for (const auto& f : table.fields) names.push_back(f.name);
@@ -159,14 +160,19 @@ Values::Values(const std::string& key_table_name, const RecipeNode& node, Faults
     const RecipeNode* given = node.find(f.name);
     if (!given) {
       if (f.required)
-        faults.add(node.where, table.owner, " needs '", f.name, "' (", wanted(f), "): ", f.doc);
+        faults.add(node.where, subject.empty() ? table.owner : subject, " needs '", f.name, "' (", wanted(f),
+                   "): ", f.doc);
       else if (f.fallback)
         good_[f.name] = *f.fallback;
       continue;
     }
     if (f.type == "slot") continue;
     FieldValue v;
-    if (check_value(f, *given, faults, v)) good_[f.name] = v;
+    if (!check_value(f, *given, faults, v)) continue;
+    if (const auto* x = std::get_if<double>(&v); x && !std::isfinite(*x))
+      faults.add(given->where, "'", f.name, "' must be finite but got ", *x);
+    else
+      good_[f.name] = v;
   }
 }
 int64_t Values::integer(const std::string& k) const { return has(k) ? std::get<int64_t>(good_.at(k)) : 0; }

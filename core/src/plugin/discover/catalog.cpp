@@ -17,7 +17,9 @@ namespace fs = std::filesystem;
 std::string canonical_path(const fs::path& p) {
   std::error_code ec;
   const fs::path c = fs::canonical(p, ec);
-  return ec ? fs::absolute(p).lexically_normal().string() : c.string();
+  if (!ec) return c.string();
+  const fs::path whole = fs::absolute(p, ec);
+  return ec ? p.string() : whole.lexically_normal().string();
 }
 
 bool is_plugin_name(const std::string& n) {
