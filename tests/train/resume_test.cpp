@@ -111,6 +111,39 @@ TEST(Resume, AnotherRecipeIsRefusedWithTheLinesThatDiffer) {
   EXPECT_EQ(slurp(run + "/recipe.toml"), recipe) << "an error leaves the folder alone";
 }
 
+TEST(Resume, KeysThatChangeNoNumberOfTheTrainingMayDiffer) {
+  const Whole& w = whole();
+  const std::string run = w.place.run("logging");
+  train(w.recipe, run, false, 2);
+  const Outcome o = train(w.place.recipe({"train.log_every=7", "train.keep=2", "train.checkpoint_every=5"}), run, true);
+  EXPECT_EQ(o.end, TrainEnd::done);
+  EXPECT_TRUE(contains(slurp(run + "/recipe.toml"), "log_every = 7"));
+  EXPECT_EQ(metrics(run), metrics(w.place.run("whole")));
+}
+
+TEST(Resume, WhenAllCheckpointsAreBrokenNothingBeginsAnew) {
+  const Whole& w = whole();
+  const std::string run = w.place.run("ruins");
+  const Outcome first = train(w.recipe, run, false, 3);
+  const auto lines = metrics(run);
+  for (const auto& e : fs::directory_iterator(run + "/checkpoints"))
+    if (e.is_directory() && !e.is_symlink()) spit(e.path().string() + "/manifest.pb", "no manifest");
+  const std::string text = error_of([&] { train(w.recipe, run, true); });
+  EXPECT_TRUE(contains(text, "must have a checkpoint that is whole but has none") && contains(text, "step-00000003"))
+      << text;
+  EXPECT_EQ(metrics(run), lines);
+  EXPECT_TRUE(fs::exists(first.checkpoint));
+}
+
+TEST(Resume, AFolderOfSomethingElseIsRefused) {
+  const Whole& w = whole();
+  const std::string folder = w.place.run("letters");
+  fs::create_directory(folder);
+  spit(folder + "/letter.txt", "dear");
+  EXPECT_TRUE(contains(error_of([&] { train(w.recipe, folder, true); }), folder + " is none"));
+  EXPECT_FALSE(fs::exists(folder + "/lock"));
+}
+
 TEST(Resume, WithoutACheckpointTheRunBeginsAnew) {
   const Whole& w = whole();
   const std::string run = w.place.run("bare");

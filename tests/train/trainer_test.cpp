@@ -104,6 +104,42 @@ TEST(Trainer, FiveRefusedStepsGoBackToTheCheckpointBeforeTheBadWeights) {
   EXPECT_EQ(joined(metrics(p.run("whole"))), joined(metrics(p.run("stopped"))));
 }
 
+// Steps 3 to 7 of the second stage are refused, and what is left behind begins before the end of the first.
+TEST(Trainer, ARollBackOverTheEndOfAStageEvaluatesItAgain) {
+  const Place p(recipe_text("checkpoint_every = 1\nkeep = 9", 2, 9));
+  const Recipe recipe = p.recipe();
+  poison(recipe, p.run("r"), train(recipe, p.run("r"), false, 2).checkpoint);
+  const Outcome o = train(recipe, p.run("r"), true);
+  EXPECT_EQ(o.end, TrainEnd::done);
+  EXPECT_TRUE(contains(o.out, "back to step 1")) << o.out;
+  ASSERT_EQ(o.results.size(), 2u);
+  EXPECT_TRUE(std::isfinite(o.results[0].held_out.loss));
+  int evaluations = 0;
+  for (const std::string& line : metrics(p.run("r"))) evaluations += contains(line, "\"evaluation\"");
+  EXPECT_EQ(evaluations, 2);
+}
+
+TEST(Trainer, ARollBackPassesOverABrokenCheckpoint) {
+  const Place p(recipe_text("checkpoint_every = 1\nkeep = 9"));
+  const Recipe recipe = p.recipe();
+  poison(recipe, p.run("r"), train(recipe, p.run("r"), false, 3).checkpoint);
+  const std::string file = p.run("r") + "/checkpoints/step-00000002/model-00001-of-00001.safetensors";
+  std::string bytes = slurp(file);
+  bytes[bytes.size() / 2] ^= 1;
+  spit(file, bytes);
+  const Outcome o = train(recipe, p.run("r"), true);
+  EXPECT_EQ(o.end, TrainEnd::done);
+  EXPECT_TRUE(contains(o.out, "step-00000002 is not used: ")) << o.out;
+  EXPECT_TRUE(contains(o.out, "back to step 1")) << o.out;
+}
+
+TEST(Trainer, AStartThatFailsLeavesTheFolderFree) {
+  const Place p(recipe_text("", 2, 1));
+  const std::string text = error_of([&] { train(p.recipe({"model.vocab=2000000000"}), p.run("r")); });
+  EXPECT_TRUE(contains(text, "[memory]")) << text;
+  EXPECT_EQ(train(p.recipe(), p.run("r")).end, TrainEnd::done);
+}
+
 TEST(Trainer, StepsThatCountNothingAreSkippedWithANoticeAndChangeNothing) {
   std::string text = recipe_text("checkpoint_every = 1\nkeep = 9");
   const size_t from = text.find("[data.sources.plain]"), to = text.find("[[curriculum]]");

@@ -30,8 +30,9 @@ struct ShardPlan {
 };
 
 // A parameter with a wide master is saved as the master, under the parameter's name: what is saved does not depend on the type
-// that the model computes in. Parameters and model states go to model-*, optimiser states to optimizer-*; in store order, a new file whenever the data
-// would pass `shard_bytes`. A larger tensor is cut between rows; its pieces are called "name[first row:end row]".
+// that the model computes in. Parameters and model states go to model-*, optimiser states to optimizer-*; in store order, a new
+// file whenever the data would pass `shard_bytes`. A larger tensor is cut between rows; its pieces are called
+// "name[first row:end row]".
 ShardPlan plan_shards(const StoreMemory& memory, int64_t shard_bytes, const std::string& writer, int64_t step);
 
 }  // namespace kitbash

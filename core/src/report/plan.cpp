@@ -10,14 +10,6 @@
 
 namespace kitbash {
 
-namespace {
-
-// "layers.12.attn ..." -> 12; -1: not in a layer.
-int64_t layer_of(const std::string& where) {
-  if (where.compare(0, 7, "layers.")) return -1;
-  return std::strtoll(where.c_str() + 7, nullptr, 10);
-}
-
 double node_flops(const Graph& g, const Node& n) {
   if (n.kind != NodeKind::op || !n.op->table->cost) return 0;
   const NodeCall c(g, n, nullptr);
@@ -25,6 +17,14 @@ double node_flops(const Graph& g, const Node& n) {
   kb_error e{};
   if (int rc = n.op->table->cost(&c.call, &cost, &e)) throw kb::Error(g.describe(n) + ": " + e.message, uint32_t(rc));
   return cost.flops;
+}
+
+namespace {
+
+// "layers.12.attn ..." -> 12; -1: not in a layer.
+int64_t layer_of(const std::string& where) {
+  if (where.compare(0, 7, "layers.")) return -1;
+  return std::strtoll(where.c_str() + 7, nullptr, 10);
 }
 
 class Planner {

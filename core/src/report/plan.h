@@ -47,6 +47,8 @@ struct Plan {
 };
 
 uint32_t compute_dtype(const Recipe& r);
+// What the node's op says of itself, at the graph's bounds; 0 when it says nothing. Attention counts one document of all rows.
+double node_flops(const Graph& g, const Node& n);
 Plan make_plan(const Recipe& recipe, Registry& registry);
 nlohmann::json plan_json(const Plan& p);
 std::string plan_text(const Plan& p);

@@ -15,17 +15,10 @@ namespace kitbash {
 
 namespace {
 
+bool is_attention(const std::string& op) { return op == "attention" || op == "attention_backward"; }
 bool is_product(const std::string& op) {
-  static const std::set<std::string> ops{"matmul", "grouped_linear", "grouped_outer", "attention", "attention_backward",
-                                         "kda",    "kda_backward"};
-  return ops.count(op) > 0;
-}
-
-double node_flops(const Graph& g, const Node& n) {
-  const NodeCall c(g, n, nullptr);
-  kb_cost cost{KB_STRUCT_SIZE(kb_cost, bytes), 0, -1};
-  kb_error e{};
-  return n.op->table->cost && !n.op->table->cost(&c.call, &cost, &e) ? cost.flops : 0;
+  static const std::set<std::string> ops{"matmul", "grouped_linear", "grouped_outer", "kda", "kda_backward"};
+  return is_attention(op) || ops.count(op) > 0;
 }
 
 MicroBatch random_batch(const StageConfig& s, int64_t vocab, uint64_t seed) {
@@ -44,6 +37,13 @@ MicroBatch random_batch(const StageConfig& s, int64_t vocab, uint64_t seed) {
   }
   b.counted = b.bytes = b.used;
   return b;
+}
+
+// What attention over the batch's documents takes of attention over one document of `tokens` rows.
+double attention_part(const MicroBatch& b, int64_t tokens) {
+  double squares = 0;
+  for (size_t d = 0; d + 1 < b.cu.size(); ++d) squares += double(b.cu[d + 1] - b.cu[d]) * double(b.cu[d + 1] - b.cu[d]);
+  return squares / double(tokens) / double(tokens);
 }
 
 int64_t machine_size(const Device& device) { return device.kind() == KB_CPU ? 512 : 8192; }
@@ -133,16 +133,20 @@ BenchResult bench_stage(Session& s, const Recipe& recipe, const StageConfig& sta
   r.tokens_per_second = double(stage.batch_tokens) / step;
 
   std::map<std::pair<std::string, std::string>, NodeTime> by_place;
+  const double part = attention_part(random_batch(stage, recipe.model.vocab, 0), stage.micro_tokens);
   double total = 0, products = 0;
   for (Program* p : {&s.micro(), &s.apply()})
     for (size_t i = 0; i < p->plan().order.size(); ++i) {
       const Node& n = p->graph().nodes[p->plan().order[i]];
       if (n.kind != NodeKind::op) continue;
       const double t = p->seconds()[i] / profiled;
-      const double f =
-          p == &s.micro() ? node_flops(p->graph(), n) * double(stage.batch_tokens / stage.micro_tokens) : 0;
+      double f = p == &s.micro() ? node_flops(p->graph(), n) * double(stage.batch_tokens / stage.micro_tokens) : 0;
+      if (is_attention(n.op->name)) f *= part;
       total += t;
-      if (is_product(n.op->name)) products += t, r.product_flops += f / double(stage.batch_tokens);
+      if (is_product(n.op->name)) {
+        products += t;
+        if (n.phase != Phase::recompute) r.product_flops += f / double(stage.batch_tokens);
+      }
       std::string where = p->graph().where_text(n);
       if (const size_t dot = where.find('.'); where.compare(0, 7, "layers.") == 0 && dot != std::string::npos)
         where = "layers.*" + where.substr(where.find_first_not_of("0123456789", 7));

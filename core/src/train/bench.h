@@ -15,7 +15,7 @@ struct BenchResult {
   std::string stage;
   int64_t context = 0, batch_tokens = 0;
   double tokens_per_second = 0;  // median of the steps
-  double product_flops = 0;      // matrix products, forward and backward, a token
+  double product_flops = 0;      // matrix products, forward and backward, a token, in documents of the context
   double machine_gflops = 0;     // one matrix product
   std::string machine;           // which
   double ideal_tokens_per_second = 0;

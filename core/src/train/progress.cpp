@@ -60,7 +60,7 @@ void Progress::say(const std::string& line) {
 
 void Progress::event(const nlohmann::json& e) {
   if (!json_) return;
-  std::puts(e.dump().c_str());
+  std::puts(e.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   std::fflush(stdout);
 }
 

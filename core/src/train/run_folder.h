@@ -9,10 +9,14 @@
 
 namespace kitbash {
 
+// A resolved recipe without the keys of [train] that change no number of the training (log_every, checkpoint_every, keep,
+// eval_tokens): a run may be resumed with others.
+std::string without_run_keys(const std::string& resolved);
+
 class RunFolder {
  public:
   // Creates the folder and keeps it from other processes. Throws if it holds a run and `resume` is false, or if it is not there
-  // and `resume` is true (a run that ended before its first line is resumed from nothing).
+  // or a folder of something else and `resume` is true (a run that ended before its first line is resumed from nothing).
   RunFolder(std::string path, bool resume);
   const std::string& path() const { return path_; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }

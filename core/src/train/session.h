@@ -34,10 +34,10 @@ class Session {
   Device& device() { return device_; }
   const Device& device() const { return device_; }
   const Tokenizer& tokenizer() const;  // throws when the recipe has none
-  // Of the process: what it held before the model had memory (code, recipe, text), the store and arena of the stage, and what
-  // its nodes hold when they are ready. On a device with memory of its own: store and arena.
   int64_t store_bytes() const { return memory_->bytes(); }
   int64_t arena_bytes() const { return arena_->bytes(); }
+  // Of the process: what it held before the model had memory (code, recipe, text), the store and arena of the stage, and what
+  // its nodes hold when they are ready. On a device with memory of its own: store and arena.
   int64_t planned_bytes() const;
   // Runs micro-batches of the stage again, every node by itself, and describes the first whose output is not finite. The sums
   // are back at their fill afterwards.
@@ -74,7 +74,7 @@ std::optional<Evaluation> evaluate(Session& s, const Recipe& recipe, const Stage
 double now_seconds();
 int64_t resident_bytes();       // VmRSS
 int64_t peak_resident_bytes();  // VmHWM
-int64_t peak_bytes(
-    const Session& s);  // of the memory that the session works in: the host's, or all that is used of the GPU's
+// Of the memory that the session works in: the host's peak, or all of a GPU's that is in use now, by whomever.
+int64_t peak_bytes(const Session& s);
 
 }  // namespace kitbash

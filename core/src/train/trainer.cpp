@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <csignal>
 #include <nlohmann/json.hpp>
@@ -15,6 +17,7 @@ namespace {
 volatile std::sig_atomic_t got_signal = 0;
 constexpr int bad_steps_allowed = 5;      // in a row
 constexpr int64_t rollbacks_allowed = 3;  // in a run
+constexpr double longest_silence = 15;    // seconds
 
 std::string figure(const char* format, double v) {
   char t[48];
@@ -43,7 +46,11 @@ std::vector<std::unique_ptr<Instance>> make_schedules(const Recipe& recipe, Regi
 
 void catch_signals() {
   struct sigaction a = {};
-  a.sa_handler = [](int s) { got_signal = s; };
+  a.sa_handler = [](int s) {
+    constexpr char text[] = "\nstopping: the micro-batch is finished and the run is saved\n";
+    if (!got_signal && ::write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
+    got_signal = s;
+  };
   sigaction(SIGINT, &a, nullptr);
   sigaction(SIGTERM, &a, nullptr);
   std::signal(SIGXFSZ, SIG_IGN);
@@ -64,7 +71,8 @@ Trainer::Trainer(const Recipe& recipe, Registry& registry, TrainOptions o)
       schedules_(make_schedules(recipe, registry)),
       folder_(options_.run, options_.resume),
       checkpoints_(folder_.checkpoints(), int(recipe.train.keep)),
-      progress_(options_.json) {}
+      progress_(options_.json),
+      from_(find_start()) {}
 
 void Trainer::notice(const std::string& text) {
   progress_.say("notice: " + text);
@@ -72,50 +80,73 @@ void Trainer::notice(const std::string& text) {
   folder_.log("notice: " + text);
 }
 
-void Trainer::start() {
-  std::string newest;
-  if (options_.resume) {
-    std::vector<std::string> notices;
-    newest = checkpoints_.newest(notices);
-    for (const std::string& n : notices) notice(n);
-    if (newest.empty()) notice("no checkpoint yet: starting from the first step");
+std::string Trainer::find_start() {
+  if (!options_.resume) return "";
+  std::vector<std::string> notices;
+  const std::string newest = checkpoints_.newest(notices);
+  if (newest.empty() && !notices.empty()) {
+    std::string lines;
+    for (const std::string& n : notices) lines += "\n  " + n;
+    kb::fail("[train] ", folder_.path(), " must have a checkpoint that is whole but has none:", lines,
+             "\nmove these away to start from the first step, or choose another --run");
   }
+  for (const std::string& n : notices) notice(n);
   if (newest.empty()) {
-    folder_.keep_metrics(0);
-    session_.enter_stage(recipe_.curriculum[0]);
-    session_.init_parameters();
-    folder_.write_recipe(recipe_.resolved);
-  } else {
-    resume(newest);
+    notice("no checkpoint yet: starting from the first step");
+    return "";
   }
-  if (!has_held_out_)
-    notice("no source has held-out text, so there is no evaluation; name a file as held_out of a source");
-}
-
-void Trainer::resume(const std::string& checkpoint) {
-  const std::vector<std::string> differ = diff_recipes(read_manifest(checkpoint).recipe, recipe_.resolved);
+  const CheckpointInfo info = read_manifest(newest);
+  const std::vector<std::string> differ =
+      diff_recipes(without_run_keys(info.recipe), without_run_keys(recipe_.resolved));
   if (!differ.empty()) {
     std::string lines;
     for (size_t i = 0; i < differ.size() && i < 20; ++i) lines += "\n  " + differ[i];
     if (differ.size() > 20) lines += "\n  and " + std::to_string(differ.size() - 20) + " more";
-    kb::fail("[train] ", checkpoint,
+    kb::fail("[train] ", newest,
              " must be resumed with the recipe it was written by (-) but this one (+) differs:", lines,
              "\nresume with ", folder_.path(), "/recipe.toml, or start another --run");
   }
-  const auto at = size_t(read_manifest(checkpoint).position.stage);
-  if (at >= recipe_.curriculum.size())
-    kb::fail("[", checkpoint, "] must be in one of the ", recipe_.curriculum.size(),
-             " stages of the recipe but is in stage ", at);
-  session_.enter_stage(recipe_.curriculum[at]);
-  const CheckpointInfo info = load_checkpoint(checkpoint, session_.memory());
+  if (size_t(info.position.stage) >= recipe_.curriculum.size())
+    kb::fail("[", newest, "] must be in one of the ", recipe_.curriculum.size(),
+             " stages of the recipe but is in stage ", info.position.stage);
+  return newest;
+}
+
+void Trainer::start() {
+  if (from_.empty()) {
+    folder_.keep_metrics(0);
+    session_.enter_stage(recipe_.curriculum[0]);
+    session_.init_parameters();
+  } else {
+    resume(from_);
+  }
+  folder_.write_recipe(recipe_.resolved);
+  if (!has_held_out_)
+    notice("no source has held-out text, so there is no evaluation; name a file as held_out of a source");
+}
+
+CheckpointInfo Trainer::restore(const std::string& checkpoint) {
+  CheckpointInfo info = load_checkpoint(checkpoint, session_.memory());
   position_ = info.position;
   spikes_.restore(position_.recent_loss, position_.recent_norm);
   last_checkpoint_ = checkpoint;
   last_loss_ = info.loss;
   saved_step_ = position_.step;
   past_ = folder_.keep_metrics(position_.step);
+  results_.clear();
   for (const nlohmann::json& line : past_)
     if (line.value("event", "") == "evaluation") results_.push_back(result_of(line));
+  return info;
+}
+
+void Trainer::resume(const std::string& checkpoint) {
+  session_.enter_stage(recipe_.curriculum[size_t(read_manifest(checkpoint).position.stage)]);
+  const CheckpointInfo info = restore(checkpoint);
+  plugins_ = plugin_identities(registry_);
+  for (const auto& [id, identity] : info.plugins)
+    if (const auto now = plugins_.find(id); now != plugins_.end() && now->second != identity)
+      notice("plugin " + id + " is another than the checkpoint's (" + now->second.substr(0, now->second.find(' ')) +
+             ", was " + identity.substr(0, identity.find(' ')) + "): what follows may differ from an undisturbed run");
   const std::string text = "resumed from " + checkpoint + " (step " + std::to_string(position_.step) + ")";
   progress_.say(text);
   folder_.log(text);
@@ -196,12 +227,14 @@ std::optional<TrainEnd> Trainer::run_stage(size_t index) {
                               {"seconds", seconds}};
     folder_.metric(m);
     meter.add(m);
-    const bool log_point =
-        position_.stage_step % recipe_.train.log_every == 0 || position_.stage_step == steps || position_.step == 1;
+    const bool log_point = position_.stage_step % recipe_.train.log_every == 0 || position_.stage_step == steps ||
+                           position_.step == 1 || now_seconds() - last_line_ > longest_silence;
+    if (log_point) last_line_ = now_seconds();
     const double rate = meter.tokens_per_second();
     const double left = double((steps - position_.stage_step) * s.batch_tokens) / std::max(rate, 1e-9);
     progress_.step(s.name, position_.stage_step, steps, step.loss, rate, left, log_point);
     if (log_point) progress_.event(m);
+    if (const auto hint = neighbours_.hint(session_.device())) notice(*hint);
     if (position_.refused_in_a_row >= bad_steps_allowed) {
       if (!roll_back()) return give_up();
       return std::nullopt;
@@ -313,17 +346,23 @@ TrainEnd Trainer::preempt() {
 // a run which is resumed goes the same way. False: there is no such checkpoint, or too many were needed.
 bool Trainer::roll_back() {
   const int64_t refused = position_.step, good = refused - position_.refused_in_a_row;
-  std::string target;
-  for (const CheckpointInfo& c : checkpoints_.list())
-    if (c.position.step < good) target = c.path;
-  if (target.empty() || position_.rollbacks >= rollbacks_allowed) return false;
+  if (position_.rollbacks >= rollbacks_allowed) return false;
   const DataPosition data = position_.data;
   const int64_t rollbacks = position_.rollbacks + 1;
-  position_ = load_checkpoint(target, session_.memory()).position;
+  const std::vector<CheckpointInfo> all = checkpoints_.list();
+  bool found = false;
+  for (auto c = all.rbegin(); c != all.rend() && !found; ++c) {
+    if (c->position.step >= good) continue;
+    try {
+      restore(c->path);
+      found = true;
+    } catch (const kb::Error& e) {
+      notice("checkpoint " + c->path + " is not used: " + e.what());
+    }
+  }
+  if (!found) return false;
   session_.clear_sums();
   position_.data = data, position_.rollbacks = rollbacks, position_.refused_in_a_row = 0;
-  spikes_.restore(position_.recent_loss, position_.recent_norm);
-  past_ = folder_.keep_metrics(position_.step);
   rolled_back_ = true;
   saved_step_ = -1;
   notice(std::to_string(bad_steps_allowed) + " steps in a row were refused: back to step " +

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "graph/instance.h"
 #include "train/experts.h"
+#include "train/neighbours.h"
 #include "train/progress.h"
 #include "train/run_folder.h"
 #include "train/session.h"
@@ -23,7 +24,7 @@ struct TrainOptions {
   int threads = 0;
   ArenaMode arena = ArenaMode::planned;
   RunDevice device;
-  int64_t stop_after = 0;  // steps; 0: to the end. As a signal would: saves and exits with 75
+  int64_t stop_after = 0;  // steps of the run; 0: to the end. As a signal would: saves and exits with 75
   std::string command;     // how to resume, for messages
 };
 
@@ -42,7 +43,9 @@ class Trainer {
     bool ok = false;
     int64_t tokens = 0;
   };
+  std::string find_start();  // the checkpoint to resume from; empty: the first step. Changes nothing
   void start();
+  CheckpointInfo restore(const std::string& checkpoint);  // everything that a checkpoint says
   void resume(const std::string& checkpoint);
   // Nothing: go on with the next stage.
   std::optional<TrainEnd> run_stage(size_t index);
@@ -68,6 +71,7 @@ class Trainer {
   SpikeRule spikes_;
   TrainPosition position_;
   int64_t saved_step_ = -1;  // of the newest checkpoint
+  const std::string from_;   // the checkpoint to begin with; empty: the first step
   std::unique_ptr<DataStream> stream_;
   std::vector<MicroBatch> batches_;  // of the step under way, to replay a bad one
   std::vector<StageResult> results_;
@@ -76,6 +80,8 @@ class Trainer {
   std::string last_checkpoint_;
   double last_loss_ = 0;
   bool rolled_back_ = false;  // the stage was left for the checkpoint's
+  Neighbours neighbours_;
+  double last_line_ = 0;  // seconds, of progress
 };
 
 // Steps of a stage: its tokens in batches, rounded up.
