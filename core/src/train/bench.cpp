@@ -48,6 +48,19 @@ double attention_part(const MicroBatch& b, int64_t tokens) {
 
 int64_t machine_size(const Device& device) { return device.kind() == KB_CPU ? 512 : 8192; }
 
+std::vector<NodeTime> ten_slowest(const std::map<std::pair<std::string, std::string>, NodeTime>& all, double total) {
+  std::vector<NodeTime> out;
+  for (const auto& [key, found] : all) {
+    NodeTime x = found;
+    x.share = x.seconds / total;
+    x.gflops = is_product(x.op) && x.seconds > 0 ? x.gflops / x.seconds : 0;
+    out.push_back(x);
+  }
+  std::sort(out.begin(), out.end(), [](const NodeTime& a, const NodeTime& b) { return a.seconds > b.seconds; });
+  out.resize(std::min<size_t>(10, out.size()));
+  return out;
+}
+
 std::string percent(double v) {
   char t[16];
   std::snprintf(t, sizeof t, "%.1f %%", 100 * v);
@@ -132,7 +145,7 @@ BenchResult bench_stage(Session& s, const Recipe& recipe, const StageConfig& sta
   const double step = seconds[seconds.size() / 2];
   r.tokens_per_second = double(stage.batch_tokens) / step;
 
-  std::map<std::pair<std::string, std::string>, NodeTime> by_place;
+  std::map<std::pair<std::string, std::string>, NodeTime> by_place, by_op;
   const double part = attention_part(random_batch(stage, recipe.model.vocab, 0), stage.micro_tokens);
   double total = 0, products = 0;
   for (Program* p : {&s.micro(), &s.apply()})
@@ -151,22 +164,16 @@ BenchResult bench_stage(Session& s, const Recipe& recipe, const StageConfig& sta
       if (const size_t dot = where.find('.'); where.compare(0, 7, "layers.") == 0 && dot != std::string::npos)
         where = "layers.*" + where.substr(where.find_first_not_of("0123456789", 7));
       if (const size_t line = where.find(", "); line != std::string::npos) where = where.substr(0, line) + ")";
-      NodeTime& x = by_place[{where + (n.phase == Phase::backward ? " backward" : ""), n.op->name}];
-      x.where = where + (n.phase == Phase::backward ? " backward" : n.phase == Phase::recompute ? " recompute" : "");
-      x.op = n.op->name;
-      if (p->choices()[i].kernel) x.kernel = p->choices()[i].kernel->name;
-      x.seconds += t;
-      x.gflops += f * 1e-9;
+      where += n.phase == Phase::backward ? " backward" : n.phase == Phase::recompute ? " recompute" : "";
+      const std::string kernel = p->choices()[i].kernel ? p->choices()[i].kernel->name : "";
+      for (NodeTime* x : {&by_place[{where, n.op->name}], &by_op[{n.op->name, kernel}]}) {
+        x->where = where, x->op = n.op->name, x->kernel = kernel;
+        x->seconds += t;
+        x->gflops += f * 1e-9;
+      }
     }
   r.product_share = total > 0 ? products / total : 0;
-  for (auto& [key, x] : by_place) {
-    x.share = x.seconds / total;
-    x.gflops = is_product(x.op) && x.seconds > 0 ? x.gflops / x.seconds : 0;
-    r.slowest.push_back(x);
-  }
-  std::sort(r.slowest.begin(), r.slowest.end(),
-            [](const NodeTime& a, const NodeTime& b) { return a.seconds > b.seconds; });
-  r.slowest.resize(std::min<size_t>(10, r.slowest.size()));
+  r.slowest = ten_slowest(by_place, total), r.ops = ten_slowest(by_op, total);
   r.store_bytes = s.store_bytes(), r.arena_bytes = s.arena_bytes(), r.peak_bytes = peak_bytes(s);
   r.machine_gflops = machine_gflops(s.model().registry(), s.device(), compute_dtype(recipe));
   r.machine =
@@ -195,7 +202,13 @@ std::string bench_text(const BenchResult& r) {
     std::snprintf(ms, sizeof ms, "%.2f", 1e3 * x.seconds);
     t.row({x.where, x.op, x.kernel, ms, percent(x.share), x.gflops > 0 ? std::to_string(int(x.gflops)) : ""});
   }
-  return line + memory + t.text("  ");
+  Table ops({"op, all places", "kernel", "ms a step", "share", "GFLOP/s"}, "llrrr");
+  for (const NodeTime& x : r.ops) {
+    char ms[32];
+    std::snprintf(ms, sizeof ms, "%.2f", 1e3 * x.seconds);
+    ops.row({x.op, x.kernel, ms, percent(x.share), x.gflops > 0 ? std::to_string(int(x.gflops)) : ""});
+  }
+  return line + memory + t.text("  ") + "\n" + ops.text("  ");
 }
 
 }  // namespace kitbash

@@ -25,6 +25,7 @@ struct BenchResult {
   double begin_seconds = 0;       // from the start of the process to the first step
   double start_seconds = 0;       // and to its end
   std::vector<NodeTime> slowest;  // ten, by place and op
+  std::vector<NodeTime> ops;      // ten, by op and kernel over all places
 };
 // Random tokens in documents of the stage's context; `steps` timed steps after two that are not.
 BenchResult bench_stage(Session& s, const Recipe& recipe, const StageConfig& stage, int steps);
