@@ -53,6 +53,68 @@ TEST(Check, says_that_a_file_does_not_exist) {
   EXPECT_TRUE(has(r.err, "nowhere.toml")) << r.err;
 }
 
+// What train would refuse after a while, check refuses now.
+TEST(Check, refuses_what_train_refuses) {
+  const Folder f;
+  f.file("text.txt", "a\n\nb\n");
+  const std::string data = f.file("data.toml", "kitbash = 1\nextends = \"" + recipe("reference/tiny.toml") +
+                                                   "\"\n[data]\ntokenizer = \"bytes\"\n"
+                                                   "sources = { a = { use = \"text\", path = \"text.txt\" } }\n");
+  EXPECT_EQ(kitbash({"check", data}).code, 0);
+  const auto refused = [&](const std::vector<std::string>& set, const std::string& sentence) {
+    std::vector<std::string> words{"check", data};
+    for (const auto& s : set) words.insert(words.end(), {"--set", s});
+    const Ran r = kitbash(words);
+    EXPECT_EQ(r.code, 2) << set[0];
+    EXPECT_TRUE(has(r.err, sentence)) << r.err;
+  };
+  refused({"curriculum.1.schedule={ use = 'wsd', warmup = 0.9, decay = 0.5 }"}, "error: [schedule.wsd (");
+  refused({"model.vocab=100"}, "'vocab' must be at least 258 for tokenizer.bytes but got 100");
+  refused({"data.sources.a.path="}, "source.text needs 'path' (string) but it is empty: ");
+  refused({"curriculum.1.context=1"}, "[curriculum 'long' (");
+  refused({"curriculum.1.context=1"}, "'context' must be at least 2, a start mark and a token of text, but got 1");
+  refused({"curriculum.1.micro_tokens=2147483647", "curriculum.1.batch_tokens=2147483647",
+           "curriculum.1.tokens=2147483647"},
+          "op expert_sort(i32 [2147483647, 2]): rows are numbered by i32");
+}
+
+TEST(Check, says_how_to_make_a_text_that_is_not_there) {
+  const Folder f;
+  fs::create_directories(f / "datasets/words");
+  f.file("datasets/words/manifest.toml", "");
+  const std::string data =
+      f.file("data.toml", "kitbash = 1\nextends = \"" + recipe("reference/tiny.toml") +
+                              "\"\n[data]\ntokenizer = \"bytes\"\nsources = { a = { use = \"text\", path = "
+                              "\"datasets/words/prepared/train.txt\" }, b = { use = \"text\", path = \"b.txt\" } }\n");
+  const Ran r = kitbash_in(f.path(), {"check", "data.toml"});
+  EXPECT_EQ(r.code, 0);
+  EXPECT_EQ(r.err, "note: data.sources.a: 'path' is " + (f / "datasets/words/prepared/train.txt") +
+                       ", which does not exist; make it with: kitbash data prepare datasets/words\n"
+                       "note: data.sources.b: 'path' is " +
+                       (f / "b.txt") + ", which does not exist\n");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"train", "data.toml"}, {"data", "stats", "data.toml"}}) {
+    const Ran t = kitbash_in(f.path(), words);
+    EXPECT_EQ(t.code, 2) << words[0];
+    EXPECT_TRUE(has(t.err, "No such file or directory; make it with: kitbash data prepare datasets/words\n")) << t.err;
+  }
+}
+
+TEST(Check, takes_bytes_that_are_no_utf8_for_a_mistake) {
+  for (const char* verb : {"check", "plan", "explain"}) {
+    const Ran r = kitbash({verb, recipe("reference/tiny.toml"), "--set", "curriculum.0.name=a\xff"});
+    EXPECT_EQ(r.code, 2) << verb;
+    EXPECT_EQ(r.err,
+              "--set: error: a key and its value must be UTF-8 but byte 20 after 'curriculum.0.name=a' is not\n");
+  }
+  const Folder f;
+  const std::string odd = f / "odd\xff";
+  fs::create_directory(odd);
+  const Ran r = kitbash({"plugin", "path", "--json", "--plugin-path", odd});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(nlohmann::json::accept(r.out)) << r.out;
+}
+
 TEST(Plan, of_the_largest_recipe_has_the_published_figures) {
   const Ran r = kitbash({"plan", "--json", recipe("reference/k3-2.8t.toml")});
   ASSERT_EQ(r.code, 0) << r.err;

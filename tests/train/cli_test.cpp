@@ -134,20 +134,54 @@ TEST(Generate, BadArgumentsAreErrorsInWords) {
   };
   const std::string r = p.run("r");
   refused({p.run("absent")}, "absent");
-  refused({r, "--tokens", "0"}, "--tokens must be at least 1 but got 0");
+  refused({r, "--tokens", "0"}, "--tokens must be in [1, 2147483645] but got 0");
   refused({r, "--tokens", "many"}, "many");
-  refused({r, "--tokens", "900000000000000"}, "bytes must be available but the system refused");
+  refused({r, "--tokens", "9223372036854775807"}, "--tokens must be in [1, 2147483645] but got 9223372036854775807");
   refused({r, "--top-p", "0"}, "--top-p must be in (0, 1] but got 0");
   refused({r, "--top-p", "1.5"}, "but got 1.5");
   refused({r, "--top-p", "nan"}, "but got nan");
   refused({r, "--temperature", "-1"}, "but got -1");
   refused({r, "--temperature", "nan"}, "but got nan");
   refused({r, "--seed", "-1"}, "seed");
+  refused({r, "--seed", "99999999999999999999999"}, "must be within 64 bits but got '99999999999999999999999'");
+  refused({p.recipe_file()}, "needs the folder of a run or a checkpoint but got a recipe; train it first with: " +
+                                 std::string(KITBASH) + " train " + p.recipe_file() + "\n");
+  refused({r + "/metrics.jsonl"}, "but got the file '" + r + "/metrics.jsonl'");
+  refused({std::string(300, 'x')}, "cannot be read: File name too long");
   refused({r, "--threads", "-2"}, "threads");
   const Answer one = call(p, {"generate", r, "--prompt", "ab", "--tokens", "20", "--seed", "4", "--json"});
   const Answer two = call(p, {"generate", r, "--prompt", "ab", "--tokens", "20", "--seed", "4", "--json"});
   ASSERT_EQ(one.code, 0) << one.text;
   EXPECT_EQ(nlohmann::json::parse(one.text)["text"], nlohmann::json::parse(two.text)["text"]);
+}
+
+TEST(Eval, BadArgumentsAreErrorsInWords) {
+  const Place p(recipe_text("", 2, 1));
+  ASSERT_EQ(call(p, {"train", p.recipe_file(), "--run", p.run("r")}).code, 0);
+  const auto refused = [&](std::vector<std::string> more, const std::string& words) {
+    std::vector<std::string> arguments{"eval", p.run("r")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Answer a = call(p, arguments);
+    EXPECT_EQ(a.code, 2) << a.text;
+    EXPECT_TRUE(contains(a.text, words)) << a.text;
+  };
+  refused({"--tokens", "-5"}, "[eval] --tokens must be 0 (all) or more but got -5");
+  refused({"--stage", "none"}, "[eval] --stage must be one of '");
+  // The recipe of the checkpoint is named by what it lies in, not by a file that a user never sees.
+  refused({"--set", "train.clip=-1"}, "--set train.clip=-1: error: 'clip' must be at least 0 but got -1");
+  refused({"--set", "model.norm.odd=1"}, "--set model.norm.odd=1: error: norm.rmsnorm has no key 'odd'");
+}
+
+// What the checkpoint brings along needs no file of its own.
+TEST(Eval, NeedsNoFolderForTemporaryFiles) {
+  const Place p(recipe_text("", 2, 1));
+  ASSERT_EQ(call(p, {"train", p.recipe_file(), "--run", p.run("r")}).code, 0);
+  setenv("TMPDIR", "/nonexistent", 1);
+  const Answer evaluated = call(p, {"eval", p.run("r"), "--tokens", "1"}),
+               generated = call(p, {"generate", p.run("r"), "--tokens", "3"});
+  unsetenv("TMPDIR");
+  EXPECT_EQ(evaluated.code, 0) << evaluated.text;
+  EXPECT_EQ(generated.code, 0) << generated.text;
 }
 
 }  // namespace

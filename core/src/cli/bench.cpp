@@ -1,8 +1,8 @@
 // bench: tokens a second of a recipe here, against the ideal of its matrix products, and where the time goes.
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "cli/json.h"
 #include "cli/verb.h"
 #include "kitbash/error.h"
 #include "ops/ops.h"
@@ -19,11 +19,12 @@ void run(Globals& g, const std::string& path, const std::vector<std::string>& se
   const Recipe recipe = load_recipe(path, set, registry.catalog());
   print_notes(recipe);
   if (steps < 1) kb::fail("[bench] --steps must be at least 1 but got ", steps);
+  const StageConfig* only = stage.empty() ? nullptr : &named_stage(recipe, stage, "bench");
   Session session(recipe, registry, threads, ArenaMode::planned, device);
   g.accepted = true;
   nlohmann::json all = nlohmann::json::array();
   for (const StageConfig& s : recipe.curriculum) {
-    if (!stage.empty() && s.name != stage) continue;
+    if (only && only != &s) continue;
     const BenchResult r = bench_stage(session, recipe, s, steps);
     if (!g.json) std::cout << bench_text(r) << std::flush;
     nlohmann::json j = {{"stage", r.stage},
@@ -41,10 +42,11 @@ void run(Globals& g, const std::string& path, const std::vector<std::string>& se
     for (const NodeTime& n : r.slowest)
       j["slowest"].push_back(
           {{"where", n.where}, {"op", n.op}, {"kernel", n.kernel}, {"seconds", n.seconds}, {"share", n.share}});
+    for (const NodeTime& n : r.ops)
+      j["ops"].push_back({{"op", n.op}, {"kernel", n.kernel}, {"seconds", n.seconds}, {"share", n.share}});
     all.push_back(j);
   }
-  if (all.empty()) kb::fail("[bench] the recipe has no stage '", stage, "'");
-  if (g.json) std::cout << nlohmann::json{{"stages", all}}.dump(2) << "\n";
+  if (g.json) std::cout << json_text(nlohmann::json{{"stages", all}}) << "\n";
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/number.h"
 #include "base/table.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
+#include "cli/json.h"
 #include "cli/verb.h"
 #include "kitbash/error.h"
 
@@ -16,16 +16,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+bool is_folder(const std::string& path) {
+  std::error_code e;
+  return std::filesystem::is_directory(path, e);
+}
+
 // A run folder keeps them in checkpoints/; both it and that folder may be named.
 std::string checkpoints_in(const std::string& folder) {
-  if (!std::filesystem::is_directory(folder)) kb::fail("[", folder, "] must be a folder but is not");
+  if (!is_folder(folder)) kb::fail("[", folder, "] must be a folder but is not");
   const std::string below = folder + "/checkpoints";
   auto has_steps = [](const std::string& f) {
     for (const FolderEntry& e : read_folder(f))
       if (e.step >= 0) return true;
     return false;
   };
-  return !has_steps(folder) && std::filesystem::is_directory(below) ? below : folder;
+  return !has_steps(folder) && is_folder(below) ? below : folder;
 }
 
 Json info_json(const CheckpointInfo& c) {
@@ -49,7 +54,7 @@ void list(Globals& g, const std::string& named) {
   if (g.json) {
     Json out = Json::array();
     for (const CheckpointInfo& c : all) out.push_back(info_json(c));
-    std::cout << Json{{"checkpoints", out}, {"broken", notices}}.dump(2) << "\n";
+    std::cout << json_text(Json{{"checkpoints", out}, {"broken", notices}}) << "\n";
     return;
   }
   Table table({"checkpoint", "stage", "step", "tokens", "loss", "size", "written", "recipe"}, "lrrrrrll");
@@ -78,8 +83,7 @@ void verify_one(Globals& g, const std::string& path) {
 }
 
 void verify(Globals& g, const std::string& path) {
-  if (!std::filesystem::is_directory(path))
-    kb::fail("[", path, "] must be a checkpoint or a folder of them but is no folder");
+  if (!is_folder(path)) kb::fail("[", path, "] must be a checkpoint or a folder of them but is no folder");
   std::vector<std::string> paths;
   const std::string folder = checkpoints_in(path);
   for (const FolderEntry& e : read_folder(folder))
@@ -91,7 +95,7 @@ void verify(Globals& g, const std::string& path) {
 
 void diff(Globals& g, const std::string& a, const std::string& b) {
   for (const std::string& p : {a, b})
-    if (!std::filesystem::is_directory(p)) kb::fail("[", p, "] must be a checkpoint but is no folder");
+    if (!is_folder(p)) kb::fail("[", p, "] must be a checkpoint but is no folder");
   g.accepted = true;
   const std::vector<std::string> lines = diff_checkpoints(a, b);
   for (const std::string& l : lines) std::cout << l << "\n";

@@ -1,6 +1,10 @@
+#include <cerrno>
+#include <cstdlib>
 #include <iostream>
 
+#include "base/text.h"
 #include "cli/verb.h"
+#include "kitbash/error.h"
 
 namespace kitbash {
 
@@ -23,6 +27,31 @@ void device_option(CLI::App& verb, std::string& device) {
   verb.add_option("--device", device, "cpu or cuda")->type_name("DEVICE")->check([](const std::string& d) {
     return d == "cpu" || d == "cuda" ? std::string() : "must be cpu or cuda but got '" + d + "'";
   });
+}
+
+void fits_64_bits(CLI::Option* option) {
+  option->check([](const std::string& s) {
+    errno = 0;
+    std::strtoll(s.c_str(), nullptr, 10);
+    return errno == ERANGE ? "must be within 64 bits but got '" + s + "'" : std::string();
+  });
+}
+
+const StageConfig& named_stage(const Recipe& recipe, const std::string& name, const char* verb) {
+  std::vector<std::string> names;
+  for (const StageConfig& s : recipe.curriculum) {
+    if (s.name == name) return s;
+    names.push_back("'" + s.name + "'");
+  }
+  kb::fail("[", verb, "] --stage must be one of ", join(names, ", "), " but got '", name, "'");
+}
+
+std::string quoted(const std::string& s) {
+  constexpr auto plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!s.empty() && s.find_first_not_of(plain) == std::string::npos) return s;
+  std::string q = "'";
+  for (const char c : s) q += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return q + "'";
 }
 
 Catalog open_catalog(const Globals& g) {

@@ -2,12 +2,12 @@
 #include <iostream>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/table.h"
 #include "base/text.h"
 #include "cli/fields.h"
+#include "cli/json.h"
 #include "cli/verb.h"
 #include "kitbash/error.h"
 #include "recipe/suggest.h"
@@ -45,7 +45,7 @@ void run(const Globals& g, const std::string& kind) {
     }
   }
   if (g.json)
-    std::cout << nlohmann::ordered_json{{"components", all}, {"kernels", kernels}}.dump(2) << "\n";
+    std::cout << json_text(nlohmann::ordered_json{{"components", all}, {"kernels", kernels}}) << "\n";
   else if (table.rows())
     std::cout << table.text() << (faster.rows() ? "\n" + faster.text() : "");
   else

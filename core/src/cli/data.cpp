@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/table.h"
+#include "cli/json.h"
 #include "cli/verb.h"
 #include "data/dataset.h"
 #include "data/reader.h"
@@ -18,16 +18,21 @@ std::string count_text(int64_t n) { return std::to_string(n); }
 
 void prepare(Globals& g, const std::string& folder, const std::string& from) {
   const Dataset d = read_dataset(folder);
+  check_from(from);
   g.accepted = true;
   const Prepared p = prepare_dataset(d, from);
   if (g.json) {
     const auto part = [](const PreparedSplit& s) {
       return nlohmann::ordered_json{{"entries", s.entries}, {"bytes", s.bytes}, {"longest", s.longest}};
     };
-    std::cout << nlohmann::ordered_json{{"name", d.name},         {"folder", p.folder},          {"fresh", p.fresh},
-                                        {"entries", p.entries},   {"duplicates", p.duplicates},  {"moved", p.moved},
-                                        {"train", part(p.train)}, {"held_out", part(p.held_out)}}
-                     .dump(2)
+    std::cout << json_text(nlohmann::ordered_json{{"name", d.name},
+                                                  {"folder", p.folder},
+                                                  {"fresh", p.fresh},
+                                                  {"entries", p.entries},
+                                                  {"duplicates", p.duplicates},
+                                                  {"moved", p.moved},
+                                                  {"train", part(p.train)},
+                                                  {"held_out", part(p.held_out)}})
               << "\n";
     return;
   }
@@ -49,9 +54,8 @@ struct SplitCount {
           at = 0;  // lengths in tokens, without bos and eos
 };
 
-SplitCount count(const std::string& name, const std::string& split, const ComponentConfig& c, Registry& registry,
+SplitCount count(const std::string& name, const std::string& split, const SourceReader& reader,
                  const Tokenizer& tokenizer) {
-  const SourceReader reader(name, c, registry, split);
   SplitCount s{name, split};
   s.samples = reader.count();
   std::vector<int64_t> lengths;
@@ -84,10 +88,17 @@ void stats(Globals& g, const std::string& path, const std::vector<std::string>& 
   print_notes(recipe);
   if (!recipe.data.tokenizer) kb::fail("[data stats] the recipe must have [data] but ", path, " has none");
   const Tokenizer tokenizer(*recipe.data.tokenizer, registry);
+  struct Opened {
+    std::string source, split;
+    std::unique_ptr<SourceReader> reader;
+  };
+  std::vector<Opened> opened;  // all of them before any is counted: a missing file is a mistake of the recipe
+  for (const auto& [name, c] : recipe.data.sources)
+    for (const char* split : {"train", "held_out"})
+      opened.push_back({name, split, std::make_unique<SourceReader>(name, *c, registry, split)});
   g.accepted = true;
   std::vector<SplitCount> all;
-  for (const auto& [name, c] : recipe.data.sources)
-    for (const char* split : {"train", "held_out"}) all.push_back(count(name, split, *c, registry, tokenizer));
+  for (const Opened& o : opened) all.push_back(count(o.source, o.split, *o.reader, tokenizer));
   const auto mean = [](const SplitCount& s) { return s.samples ? double(s.tokens) / double(s.samples) : 0.0; };
   if (g.json) {
     auto list = nlohmann::ordered_json::array();
@@ -101,7 +112,7 @@ void stats(Globals& g, const std::string& path, const std::vector<std::string>& 
                       {"median", s.median},
                       {"longest", s.longest},
                       {"longest_sample", s.at}});
-    std::cout << nlohmann::ordered_json{{"vocab", tokenizer.vocab()}, {"splits", list}}.dump(2) << "\n";
+    std::cout << json_text(nlohmann::ordered_json{{"vocab", tokenizer.vocab()}, {"splits", list}}) << "\n";
     return;
   }
   Table t({"source", "split", "samples", "bytes", "tokens", "mean", "median", "longest", "which"}, "llrrrrrrr");

@@ -2,10 +2,10 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "cli/fields.h"
+#include "cli/json.h"
 #include "cli/verb.h"
 #include "kitbash/error.h"
 #include "recipe/suggest.h"
@@ -14,16 +14,17 @@ namespace kitbash {
 namespace {
 
 bool is_recipe(const std::string& what) {
-  return what.find('/') != what.npos || what.ends_with(".toml") || std::filesystem::is_regular_file(what);
+  std::error_code e;
+  return what.find('/') != what.npos || what.ends_with(".toml") || std::filesystem::is_regular_file(what, e);
 }
 
 void explain_recipe(const Globals& g, const std::string& path, const std::vector<std::string>& set) {
   const Recipe recipe = load_recipe(path, set, open_catalog(g));
   print_notes(recipe);
   if (g.json)
-    std::cout
-        << nlohmann::ordered_json{{"name", recipe.name}, {"notes", recipe.notes}, {"resolved", recipe.resolved}}.dump(2)
-        << "\n";
+    std::cout << json_text(nlohmann::ordered_json{
+                     {"name", recipe.name}, {"notes", recipe.notes}, {"resolved", recipe.resolved}})
+              << "\n";
   else
     std::cout << recipe.resolved << (recipe.resolved.ends_with('\n') ? "" : "\n");
 }
@@ -43,7 +44,7 @@ void explain_component(const Globals& g, const std::string& id) {
              "; `kitbash components` lists all");
   }
   if (g.json) {
-    std::cout << component_json(*c).dump(2) << "\n";
+    std::cout << json_text(component_json(*c)) << "\n";
     return;
   }
   std::cout << c->id() << "  (plugin " << c->plugin->id << " " << c->plugin->version << ", " << c->plugin->path

@@ -1,11 +1,11 @@
 #include "cli/fields.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/table.h"
 #include "base/text.h"
+#include "cli/json.h"
 
 namespace kitbash {
 namespace {
@@ -64,7 +64,7 @@ std::string value_text(const FieldValue& v) {
       const std::string s = number_text(d);
       return s.find_first_of(".en") == s.npos ? s + ".0" : s;
     }
-    std::string operator()(const std::string& s) const { return nlohmann::json(s).dump(); }
+    std::string operator()(const std::string& s) const { return json_text(nlohmann::json(s), -1); }
     std::string operator()(const std::vector<int64_t>& l) const { return list_text(l); }
     std::string operator()(const std::vector<double>& l) const { return list_text(l); }
   } print;

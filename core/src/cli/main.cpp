@@ -1,5 +1,6 @@
 // kitbash: the command line. main only declares the verbs and turns what they throw into sentences and exit codes.
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 
 #include "base/text.h"
@@ -20,15 +21,20 @@ std::vector<std::string> verb_names(const CLI::App& group) {
 // A word where a verb is due that names none; CLI11 alone would only say that a subcommand is missing.
 void check_verb(const CLI::App& app, int argc, char** argv) {
   const CLI::App* group = &app;
+  bool json = false;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--plugin-path") ++i;  // its value is no verb
+    json = json || word == "--json";
     if (word.starts_with("-")) continue;
     const std::vector<std::string> names = verb_names(*group);
     if (names.empty()) return;
     const auto named = group->get_subcommands([&](const CLI::App* verb) { return verb->check_name(word); });
     if (!named.empty()) {
       group = named.front();
+      // Before the verb it is an option of the program, which the verb would not hear of.
+      if (json && verb_names(*group).empty() && !group->get_option_no_throw("--json"))
+        kb::fail("[kitbash ", word, "] has no --json: it prints no figures; leave it out");
       continue;
     }
     const std::string where = group == &app ? "kitbash" : "kitbash " + group->get_name();
@@ -44,7 +50,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "kitbash " KITBASH_VERSION);
   common_options(app, g, true,
-                 "kitbash check recipes/quickstart.toml\n\nExit codes: 0 ok, 2 usage or recipe error, 3 run failed");
+                 "kitbash check recipes/quickstart.toml\n\nExit codes: 0 ok, 1 `checkpoint diff` found a difference, 2 "
+                 "usage or recipe error, 3 run failed, 75 stopped: run again with --resume");
   add_train(app, g);
   add_generate(app, g);
   add_eval(app, g);
@@ -79,6 +86,10 @@ int run(int argc, char** argv) {
     return kExitUsage;
   } catch (const kb::Error& e) {
     std::cerr << "error: " << e.what() << "\n";
+    return g.accepted ? kExitFailed : kExitUsage;
+  } catch (const std::filesystem::filesystem_error& e) {
+    std::cerr << "error: [" << e.path1().string()
+              << "] must be a path that can be used but is not: " << e.code().message() << "\n";
     return g.accepted ? kExitFailed : kExitUsage;
   } catch (const std::exception& e) {
     std::cerr << "error: [kitbash] " << e.what() << " (unexpected; please report it with the command line)\n";

@@ -1,8 +1,8 @@
 // plan: parameters, FLOPs and bytes of a recipe, from the graphs that train it.
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "cli/json.h"
 #include "cli/verb.h"
 #include "ops/ops.h"
 #include "report/plan.h"
@@ -17,7 +17,7 @@ void run(Globals& g, const std::string& path, const std::vector<std::string>& se
   print_notes(recipe);
   const Plan p = make_plan(recipe, registry);
   if (g.json)
-    std::cout << plan_json(p).dump(2) << "\n";
+    std::cout << json_text(plan_json(p)) << "\n";
   else
     std::cout << plan_text(p);
 }

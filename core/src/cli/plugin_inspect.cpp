@@ -1,11 +1,12 @@
 // plugin inspect: everything a plugin says of itself in its manifest. None of its code runs.
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/table.h"
 #include "cli/fields.h"
+#include "cli/json.h"
 #include "cli/verb.h"
+#include "kitbash/error.h"
 
 namespace kitbash {
 namespace {
@@ -46,7 +47,7 @@ void print_json(const PluginInfo& p) {
   j["ops"] = p.ops;
   j["kernels"] = nlohmann::ordered_json::array();
   for (const KernelInfo& k : p.kernels) j["kernels"].push_back({{"op", k.op}, {"name", k.name}, {"device", k.device}});
-  std::cout << j.dump(2) << "\n";
+  std::cout << json_text(j) << "\n";
 }
 
 }  // namespace
@@ -57,6 +58,7 @@ void add_plugin_inspect(CLI::App& group, Globals& g) {
   verb->add_option("file", *file, "the plugin library")->type_name("FILE")->required();
   common_options(*verb, g, true, "kitbash plugin inspect build/lib/kitbash/plugins/libkb_attention_kda.so");
   verb->callback([&g, file] {
+    if (file->empty()) kb::fail("[plugin inspect] the plugin library must be named but got an empty name");
     const Catalog catalog = Catalog::from_files({*file});
     const PluginInfo& p = *catalog.plugins().front();
     g.json ? print_json(p) : print_text(p);

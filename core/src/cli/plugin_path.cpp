@@ -1,8 +1,8 @@
 // plugin path: where plugins are searched, in order, and what each place holds.
 #include <filesystem>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
+#include "cli/json.h"
 #include "cli/verb.h"
 
 namespace kitbash {
@@ -14,7 +14,7 @@ void run(const Globals& g) {
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
     for (const SearchPlace& p : places)
       all.push_back({{"folder", p.folder}, {"origin", p.origin}, {"exists", p.exists}, {"files", p.files}});
-    std::cout << nlohmann::ordered_json{{"places", all}}.dump(2) << "\n";
+    std::cout << json_text(nlohmann::ordered_json{{"places", all}}) << "\n";
     return;
   }
   int number = 0;

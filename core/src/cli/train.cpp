@@ -21,15 +21,6 @@ struct Arguments {
   TrainOptions options;
 };
 
-// For a shell: quoted when it is no plain word.
-std::string quoted(const std::string& s) {
-  constexpr auto plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  if (!s.empty() && s.find_first_not_of(plain) == std::string::npos) return s;
-  std::string q = "'";
-  for (const char c : s) q += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return q + "'";
-}
-
 std::string resume_command(const Globals& g, const Arguments& a, const std::string& folder) {
   std::string c = quoted(g.program) + " train " + quoted(a.recipe) + " --run " + quoted(folder) + " --resume";
   for (const std::string& s : a.set) c += " --set " + quoted(s);

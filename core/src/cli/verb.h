@@ -2,8 +2,9 @@
 // options and sets the callback that does the work. Nothing is opened or loaded before the callback runs: --help stays
 // quick.
 //
-// Exit codes: 0 ok, 2 usage or recipe error, 3 run failed. A verb reports a failure by throwing kb::Error or
-// RecipeErrors; main prints it to stderr and exits with 2, or with 3 once the verb has set Globals::accepted.
+// Exit codes: 0 ok, 1 compared and different, 2 usage or recipe error, 3 run failed, 75 stopped and resumable. A verb
+// reports a failure by throwing kb::Error or RecipeErrors; main prints it to stderr and exits with 2, or with 3 once the
+// verb has set Globals::accepted.
 #pragma once
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -31,6 +32,15 @@ void common_options(CLI::App& verb, Globals& g, bool figures, const std::string&
 
 // --device cpu|cuda.
 void device_option(CLI::App& verb, std::string& device);
+
+// For an option of 64 bits: refuses a number that does not fit, which CLI11 would take for the largest that does.
+void fits_64_bits(CLI::Option* option);
+
+// The stage of that name; throws with the names that there are.
+const StageConfig& named_stage(const Recipe& recipe, const std::string& name, const char* verb);
+
+// For a shell: quoted when it is no plain word.
+std::string quoted(const std::string& word);
 
 // Discovers the plugins, and prints a warning for each file that looks like one but is broken.
 Catalog open_catalog(const Globals& g);

@@ -30,6 +30,7 @@ struct Prepared {
   int64_t moved = 0;       // to train: the headword is held out, but a text under another one in train is the same
   PreparedSplit train, held_out;
 };
+void check_from(const std::string& from);  // throws unless prepare_dataset could take it
 // `from`: a .deb of the package, or its .dict.dz with the .index beside it; empty: what is installed, else apt-get download. The
 // folder prepared/ is replaced as a whole.
 Prepared prepare_dataset(const Dataset& d, const std::string& from);

@@ -28,7 +28,10 @@ constexpr int kRules = 1;  // raise when the same dictionary would be split or c
 struct TempFolder {
   fs::path path;
   TempFolder() {
-    std::string name = (fs::temp_directory_path() / "kitbash-data-XXXXXX").string();
+    std::error_code e;
+    const fs::path folder = fs::temp_directory_path(e);
+    if (e) kb::fail("[data prepare] a folder for temporary files must exist but: ", e.message(), "; set TMPDIR");
+    std::string name = (folder / "kitbash-data-XXXXXX").string();
     if (!mkdtemp(name.data()))
       throw kb::Error(kb::text("[data prepare] cannot make '", name, "': ", std::strerror(errno)), KB_IO);
     path = name;
@@ -94,8 +97,6 @@ Pair find_source(const Dataset& d, const std::string& from, const fs::path& temp
   if (from.ends_with(".deb")) return in_package(d, from, temp);
   if (!from.empty()) {
     fs::path index = from;
-    if (!from.ends_with(".dict.dz"))
-      kb::fail("[data prepare] --from must be a .deb or a .dict.dz with the .index beside it but got '", from, "'");
     index.replace_extension().replace_extension(".index");
     return {from, index, from};
   }
@@ -243,6 +244,14 @@ SplitTexts split_entries(const std::vector<std::pair<std::string, std::string>>&
     (shared ? r.train : r.held_out).push_back(*e);
   }
   return r;
+}
+
+void check_from(const std::string& from) {
+  if (from.empty()) return;
+  if (!from.ends_with(".deb") && !from.ends_with(".dict.dz"))
+    kb::fail("[data prepare] --from must be a .deb or a .dict.dz with the .index beside it but got '", from, "'");
+  if (std::error_code e; !fs::is_regular_file(from, e))
+    kb::fail("[data prepare] --from must be a file but there is none at '", from, "'");
 }
 
 Prepared prepare_dataset(const Dataset& d, const std::string& from) {

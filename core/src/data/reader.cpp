@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "data/missing.h"
 #include "graph/graph.h"
 #include "graph/instance.h"
 #include "kitbash/error.h"
@@ -17,6 +18,14 @@ struct SourceReader::Impl {
   }
 };
 
+namespace {
+std::string how_to_prepare(const ComponentConfig& c) {
+  for (const MissingFile& m : missing_files(c))
+    if (!m.prepare.empty()) return "; make it with: " + prepare_command(m.prepare);
+  return "";
+}
+}  // namespace
+
 SourceReader::SourceReader(const std::string& name, const ComponentConfig& c, Registry& registry,
                            const std::string& split)
     : impl_(std::make_unique<Impl>()) {
@@ -29,7 +38,7 @@ SourceReader::SourceReader(const std::string& name, const ComponentConfig& c, Re
     kb::fail(where_, c.info->id(), ": the plugin must offer the source table, whole; rebuild it with this SDK");
   kb_error e{};
   if (const int rc = t->open(impl_->instance->self, split.c_str(), &impl_->reader, &e))
-    throw kb::Error(where_ + e.message, uint32_t(rc));
+    throw kb::Error(where_ + e.message + how_to_prepare(c), uint32_t(rc));
   if (!impl_->reader) kb::fail(where_, c.info->id(), " opened '", split, "' but gave no reader");
   count_ = t->count(impl_->reader);
   if (count_ < 0) kb::fail(where_, c.info->id(), " must count at least 0 samples in '", split, "' but counts ", count_);
