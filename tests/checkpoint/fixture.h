@@ -92,7 +92,7 @@ inline CheckpointInfo info_at(int64_t step) {
   i.position.stage_tokens = 7, i.position.skipped = 3, i.position.refused_in_a_row = 2, i.position.rollbacks = 1;
   i.position.recent_loss = {2.5, 1.0 / 3}, i.position.recent_norm = {0.1};
   i.position.data.draws = 99, i.position.data.drawn = {{"foldoc", 60}, {"jargon", 39}};
-  i.position.data.source = "jargon", i.position.data.offset = 12;
+  i.position.data.turn = 1, i.position.data.open = {{0, {"jargon", 38, 12}}, {3, {"foldoc", 7, 4096}}};
   i.recipe_name = "tiny", i.recipe = "name = \"tiny\"\n[model]\ndim = 12\n", i.recipe_seed = -5;
   i.loss = 2.125;
   i.plugins = {{"residual-attention", "1.0.0 00ff"}, {"norm-rms", "1.2.0 aa"}};

@@ -133,10 +133,17 @@ TEST_F(FolderOf, DiffNamesWhatDiffers) {
   norm[3] = 1.5f, norm[7] = 0.75f, norm[8] = NAN;
   CheckpointInfo other = info_at(1);
   other.position.data.drawn["jargon"] = 40;
+  other.position.data.turn = 2, other.position.data.open = {{0, {"jargon", 39, 1}}, {10, {"foldoc", 7, 4096}}};
   other.recipe = "name = \"tiny\"\n[model]\ndim = 16\n";
   const std::string e = CheckpointFolder(t.path() + "/e").save(v.memory, other);
   const std::vector<std::string> want = {
-      "position data drawn of jargon: 39 against 40", "recipe - dim = 12", "recipe + dim = 16",
+      "position data drawn of jargon: 39 against 40",
+      "position data turn: 1 against 2",
+      "position data lane 0: sample 38 of jargon from token 12 against sample 39 of jargon from token 1",
+      "position data lane 3: only in the first",
+      "position data lane 10: only in the second",
+      "recipe - dim = 12",
+      "recipe + dim = 16",
       "tensor layer0.norm: 3 of 12 elements differ, by at most 0.5 (element 3), 1 of them by no finite number"};
   EXPECT_EQ(diff_checkpoints(d, e), want);
 }

@@ -1,88 +1,12 @@
 // The stream of micro-batches: what is in it, and that any position brings back the rest.
 #include "data/stream.h"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 
-#include "kitbash/error.h"
+#include "fixture.h"
 
-namespace kitbash {
+namespace kitbash::test {
 namespace {
-namespace fs = std::filesystem;
-
-constexpr int32_t kBos = 256, kEos = 257;
-
-struct Data {
-  fs::path folder = fs::temp_directory_path() / kb::text("kitbash-stream-", getpid());
-  Registry registry{Catalog::discover({KITBASH_PLUGINS})};
-  DataConfig config;
-  std::unique_ptr<Tokenizer> tokenizer;
-
-  Data() {
-    fs::create_directories(folder);
-    config.tokenizer = load_component("tokenizer", "bytes", "", {}, registry.catalog());
-    tokenizer = std::make_unique<Tokenizer>(*config.tokenizer, registry);
-  }
-  ~Data() { fs::remove_all(folder); }
-  void source(const std::string& name, const std::vector<std::string>& texts,
-              const std::vector<std::string>& held_out = {}) {
-    const auto write = [&](const std::string& file, const std::vector<std::string>& lines) {
-      std::ofstream f(folder / file);
-      for (const auto& t : lines) f << "{\"text\": \"" << t << "\"}\n";
-      return (folder / file).string();
-    };
-    std::vector<std::string> set{"path=" + write(name + ".train", texts)};
-    if (!held_out.empty()) set.push_back("held_out=" + write(name + ".held", held_out));
-    config.sources[name] = load_component("source", "jsonl", "", set, registry.catalog());
-  }
-  DataStream open(const StreamOptions& o) { return DataStream(config, registry, *tokenizer, o); }
-};
-
-std::vector<std::string> words(int n, char letter, int longest) {
-  std::vector<std::string> r;
-  for (int i = 0; i < n; ++i) r.push_back(kb::text(letter, i, std::string(size_t(i * 7 % longest), letter)));
-  return r;
-}
-StreamOptions options(int64_t context, int64_t micro, int64_t documents = 1000) {
-  StreamOptions o;
-  o.seed = 11, o.context = context, o.micro_tokens = micro, o.max_documents = documents;
-  return o;
-}
-bool same(const MicroBatch& a, const MicroBatch& b) {
-  return a.tokens == b.tokens && a.target == b.target && a.weight == b.weight && a.cu == b.cu && a.used == b.used &&
-         a.documents == b.documents && a.counted == b.counted && a.bytes == b.bytes;
-}
-void expect_well_formed(const MicroBatch& b, const StreamOptions& o) {
-  ASSERT_EQ(b.used, int64_t(b.tokens.size()));
-  ASSERT_EQ(b.target.size(), b.tokens.size());
-  ASSERT_EQ(b.weight.size(), b.tokens.size());
-  ASSERT_EQ(b.documents + 1, int64_t(b.cu.size()));
-  ASSERT_LE(b.used, o.micro_tokens);
-  ASSERT_LE(b.documents, o.max_documents);
-  ASSERT_EQ(b.cu.front(), 0);
-  ASSERT_EQ(b.cu.back(), b.used);
-  int64_t counted = 0, bytes = 0;
-  for (size_t d = 0; d + 1 < b.cu.size(); ++d) {
-    const int32_t begin = b.cu[d], end = b.cu[d + 1];
-    ASSERT_GT(end - begin, 1);
-    ASSERT_LE(end - begin, o.context);
-    ASSERT_EQ(b.tokens[size_t(begin)], kBos);
-    for (int32_t t = begin; t < end; ++t) {
-      const int32_t target = b.target[size_t(t)];
-      if (t + 1 < end && target >= 0) {
-        ASSERT_EQ(target, b.tokens[size_t(t) + 1]);
-      }
-      ASSERT_EQ(b.weight[size_t(t)] > 0, target >= 0);
-      counted += target >= 0, bytes += target >= 0 && target < 256;
-    }
-  }
-  ASSERT_EQ(counted, b.counted);
-  ASSERT_EQ(bytes, b.bytes);
-}
 
 // Every text token and eos of an epoch is a target exactly once.
 TEST(Stream, NothingIsDroppedAndNothingCountsTwice) {
@@ -133,12 +57,28 @@ TEST(Stream, WithoutJoinOnlySamplesLongerThanTheContextAreCut) {
   DataStream s = d.open(o);
   std::vector<std::string> documents;
   for (MicroBatch b = s.next(); b.used; b = s.next())
-    for (size_t i = 0; i + 1 < b.cu.size(); ++i) {
-      std::string t;
-      for (int32_t j = b.cu[i]; j < b.cu[i + 1]; ++j) t += b.tokens[size_t(j)] < 256 ? char(b.tokens[size_t(j)]) : '|';
-      documents.push_back(t);
-    }
+    for (const auto& t : documents_of(b)) documents.push_back(t);
   EXPECT_EQ(documents, (std::vector<std::string>{"|abcde", "|fghij", "||", "|kl|", "|mnopq", "|rs|"}));
+}
+TEST(Stream, TheOrderOfOneLaneStays) {
+  Data d;
+  d.source("a", {"abcdefghijklmnopqrst", "uv", "", "wxyz"});
+  d.source("b", {"012345", "6789"});
+  for (const bool join : {true, false}) {
+    d.config.join = join;
+    DataStream s = d.open(options(8, 20));
+    std::vector<std::string> documents;
+    while (documents.size() < 14)
+      for (const auto& t : documents_of(s.next())) documents.push_back(t);
+    documents.resize(14);
+    const std::vector<std::string> joined{"|uv|6789", "||012345", "||01",     "|2345|ab", "|cdefghi",
+                                          "|jkl",     "|mnopqrs", "|t|wxyz|", "|678",     "|9|wxyz|",
+                                          "|6789|01", "|234",     "|5|abcde", "|fghijkl"};
+    const std::vector<std::string> apart{"|uv|",     "|6789|",   "|012345|", "|012345|", "|abcdefg",
+                                         "|hijklmn", "|opqrst|", "|wxyz|",   "|6789|",   "|wxyz|",
+                                         "|6789|",   "|012345|", "|abcdefg", "|hijklmn"};
+    EXPECT_EQ(documents, join ? joined : apart);
+  }
 }
 TEST(Stream, BoundsTheDocuments) {
   Data d;
@@ -214,7 +154,7 @@ TEST(Stream, AStageWithAnotherMixGoesOnFromTheSamePosition) {
   StreamOptions o = options(8, 8);
   o.mix = {{"a", 1}};
   DataStream one = d.open(o);
-  while (one.position().offset == 0) one.next();
+  while (one.position().open.empty()) one.next();
   o.mix = {{"b", 1}};
   o.context = o.micro_tokens = 256;
   DataStream two = d.open(o);
@@ -251,11 +191,11 @@ TEST(Stream, WhatCannotBeReadIsAnError) {
   EXPECT_THROW(s.next(), kb::Error);
   d.source("b", {"abc"});
   DataStream t = d.open(options(8, 8));
-  EXPECT_THROW(t.seek({2, {{"b", 1}}, "", 0}), kb::Error);
-  EXPECT_THROW(t.seek({0, {}, "b", 1}), kb::Error);
-  t.seek({1, {{"b", 1}}, "b", 40});
+  EXPECT_THROW(t.seek({2, {{"b", 1}}, 0, {}}), kb::Error);
+  EXPECT_THROW(t.seek({0, {}, 0, {{0, {"b", 0, 1}}}}), kb::Error);
+  t.seek({1, {{"b", 1}}, 0, {{0, {"b", 0, 40}}}});
   EXPECT_THROW(t.next(), kb::Error);  // the sample has four tokens
 }
 
 }  // namespace
-}  // namespace kitbash
+}  // namespace kitbash::test

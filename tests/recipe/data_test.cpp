@@ -35,6 +35,7 @@ TEST(Data, IsReadWithDefaultsAndPathsOfTheRecipesFolder) {
   const auto here = std::filesystem::current_path() / "below";
   EXPECT_EQ(x.data.tokenizer->info->id(), "tokenizer.bytes");
   EXPECT_TRUE(x.data.join);
+  EXPECT_EQ(x.data.interleave, 1);
   ASSERT_EQ(x.data.sources.size(), 2u);
   EXPECT_EQ(std::get<std::string>(value_of(*x.data.sources.at("books"), "path")), here / "books.txt");
   EXPECT_EQ(std::get<std::string>(value_of(*x.data.sources.at("books"), "held_out")), "");
@@ -59,12 +60,12 @@ TEST(Data, TheMixIsTheStagesOwn) {
 TEST(Data, ResolvedTextShowsItAndLoadsToItself) {
   Recipes r;
   r.write("r.toml", with_data(kTwo, "{ web = 3 }"));
-  const Recipe x = r.load("r.toml", {"data.join=false"});
+  const Recipe x = r.load("r.toml", {"data.join=false", "data.interleave=16"});
   r.write("elsewhere/resolved.toml", x.resolved);
   EXPECT_EQ(r.load("elsewhere/resolved.toml").resolved, x.resolved);
   for (const char* want :
-       {"\n[data]\njoin = false\n", "\n[data.tokenizer]\nuse = \"bytes\"\n", "\n[data.sources.books]\nuse = \"text\"\n",
-        "separator = \"\\n\\n\"\n", "mix = { web = 3.0 }\n"})
+       {"\n[data]\njoin = false\ninterleave = 16\n", "\n[data.tokenizer]\nuse = \"bytes\"\n",
+        "\n[data.sources.books]\nuse = \"text\"\n", "separator = \"\\n\\n\"\n", "mix = { web = 3.0 }\n"})
     EXPECT_NE(x.resolved.find(want), std::string::npos) << want << x.resolved;
 }
 TEST(Data, MissingPartsAreNamed) {
@@ -84,6 +85,12 @@ TEST(Data, WrongNamesGetTheNearest) {
             "r.toml:33:7: error: there is no source 'jsnl'; did you mean 'jsonl'?\n");
   EXPECT_EQ(errors_of(with_data("[data]\njion = true\n" + kTwo.substr(7))),
             "r.toml:31:1: error: data has no key 'jion'; did you mean 'join'?\n");
+}
+TEST(Data, InterleaveIsBounded) {
+  for (const char* n : {"0", "1025"})
+    EXPECT_NE(errors_of(with_data("[data]\ninterleave = " + std::string(n) + kTwo.substr(6)))
+                  .find("r.toml:31:14: error: 'interleave'"),
+              std::string::npos);
 }
 TEST(Data, AMixMustNameSourcesWithSharesAboveZero) {
   EXPECT_EQ(errors_of(with_data(kTwo, "{ bokks = 1 }")),

@@ -77,6 +77,7 @@ log_every = 1
 use = "muon"
 [data]
 tokenizer = { use = "bytes" }
+interleave = 3
 [data.sources.plain]
 use = "text"
 path = "plain.txt"

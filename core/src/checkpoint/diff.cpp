@@ -117,12 +117,19 @@ void compare_maps(const std::string& what, const auto& a, const auto& b, Lines& 
   for (const auto& [key, v] : a) {
     const auto at = b.find(key);
     if (at == b.end())
-      out.push_back(what + " " + key + ": only in the first");
+      out.push_back(kb::text(what, " ", key, ": only in the first"));
     else
-      compare(what + " " + key, v, at->second, out);
+      compare(kb::text(what, " ", key), v, at->second, out);
   }
   for (const auto& [key, unused] : b)
-    if (!a.count(key)) out.push_back(what + " " + key + ": only in the second");
+    if (!a.count(key)) out.push_back(kb::text(what, " ", key, ": only in the second"));
+}
+
+std::map<int64_t, std::string> open_lanes(const DataPosition& p) {
+  std::map<int64_t, std::string> r;
+  for (const auto& [lane, s] : p.open)
+    r[lane] = kb::text("sample ", s.number, " of ", s.source, " from token ", s.offset);
+  return r;
 }
 
 void compare_positions(const CheckpointInfo& x, const CheckpointInfo& y, Lines& out) {
@@ -138,8 +145,8 @@ void compare_positions(const CheckpointInfo& x, const CheckpointInfo& y, Lines& 
   compare_window("position recent norms", a.recent_norm, b.recent_norm, out);
   compare("position data draws", a.data.draws, b.data.draws, out);
   compare_maps("position data drawn of", a.data.drawn, b.data.drawn, out);
-  compare("position data source", a.data.source, b.data.source, out);
-  compare("position data offset", a.data.offset, b.data.offset, out);
+  compare("position data turn", a.data.turn, b.data.turn, out);
+  compare_maps("position data lane", open_lanes(a.data), open_lanes(b.data), out);
   if (std::bit_cast<uint64_t>(x.loss) != std::bit_cast<uint64_t>(y.loss)) {
     std::ostringstream s;
     s.precision(17);

@@ -62,8 +62,13 @@ void write_position(const TrainPosition& p, proto::Position& out) {
     one.set_source(source);
     one.set_samples(n);
   }
-  d.set_source(p.data.source);
-  d.set_offset(p.data.offset);
+  d.set_turn(p.data.turn);
+  for (const auto& [lane, s] : p.data.open) {
+    proto::OpenSample& one = *d.add_open();
+    one.set_lane(lane);
+    one.set_source(s.source);
+    one.set_number(s.number), one.set_offset(s.offset);
+  }
 }
 
 TrainPosition read_position(const proto::Position& in) {
@@ -75,7 +80,8 @@ TrainPosition read_position(const proto::Position& in) {
   p.recent_norm.assign(in.recent_norm().begin(), in.recent_norm().end());
   p.data.draws = in.data().draws();
   for (const proto::Drawn& d : in.data().drawn()) p.data.drawn[d.source()] = d.samples();
-  p.data.source = in.data().source(), p.data.offset = in.data().offset();
+  p.data.turn = in.data().turn();
+  for (const proto::OpenSample& s : in.data().open()) p.data.open[s.lane()] = {s.source(), s.number(), s.offset()};
   return p;
 }
 

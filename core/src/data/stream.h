@@ -22,12 +22,19 @@ struct MicroBatch {
   int64_t bytes = 0;    // bytes of text among the counted targets (specials are no bytes)
 };
 
+struct OpenSample {  // drawn, and not used up
+  std::string source;
+  int64_t number = 0;  // samples of the source drawn before it
+  int64_t offset = 0;  // its tokens that are used, at least 1
+  bool operator==(const OpenSample&) const = default;
+};
+
 // Everything that says which token comes next.
 struct DataPosition {
   int64_t draws = 0;                     // samples drawn, over all sources
   std::map<std::string, int64_t> drawn;  // by source: samples drawn; epoch = drawn / count
-  std::string source;                    // of the sample that is not used up, with
-  int64_t offset = 0;                    // the tokens of it that are used; 0: none is open
+  int64_t turn = 0;                      // the lane that the next document comes from
+  std::map<int64_t, OpenSample> open;    // by lane; a lane without one draws its next sample
   bool operator==(const DataPosition&) const = default;
 };
 
@@ -62,6 +69,11 @@ struct StreamOptions {
 // every token of text and every eos is the target of exactly one position: the last token before a cut has the first one after
 // it as target, and the bos after a cut has none. A last token with nothing to follow has target -1 and weight 0. Weights are those
 // of the target's segment; an eos has its sample's last. An empty sample is left out with a notice.
+//
+// The split "train" has [data] interleave lanes, "held_out" one. Documents come from the lanes in turn, and a lane is a stream as
+// above: it cuts documents from its one open sample, then draws the next from the order that all lanes share. So the pieces of
+// a long sample are that many documents apart and a batch is mixed; one piece after another would fill whole steps with one
+// text. A document that does not fit into the room left ends the micro-batch, and its lane keeps the turn.
 class DataStream {
  public:
   // Opens the sources of the mix; throws when one cannot be opened, or when none has a sample in the split.
@@ -70,9 +82,9 @@ class DataStream {
   // The next micro-batch: documents of at most `context` tokens until `micro_tokens` or `max_documents` is reached. Endless for
   // the split "train". For "held_out": once through all samples in order, source by source by name, then an empty batch.
   MicroBatch next();
-  const DataPosition& position() const;
+  DataPosition position() const;
   // Between micro-batches, to what position() once said, also of a stream with another mix or context; what follows is the same.
-  // Throws when the sources cannot have such a position.
+  // Throws when the sources or the lanes cannot have such a position.
   void seek(const DataPosition& p);
   int64_t samples(const std::string& source) const;  // in the split
   // Notices since the last call, in words: an empty sample, invalid UTF-8 (kept as bytes), the start of an epoch.

@@ -12,6 +12,7 @@ void compose_data(const RecipeNode& node, const Checker& check, Recipe& out) {
   DataConfig& d = out.data;
   d.where = node.where;
   d.join = v.boolean("join");
+  d.interleave = v.integer("interleave");
   d.tokenizer = core_slot("data", "tokenizer", node, "data", check);
   if (!v.has("sources")) return;
   const RecipeNode& sources = *node.find("sources");

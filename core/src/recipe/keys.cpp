@@ -81,6 +81,9 @@ std::vector<KeyTable> declare() {
        {
            Key("tokenizer", "slot", "text to token ids and back").of("tokenizer").must(),
            Key("join", "bool", "short samples share a document of the context, with eos between them").is(true),
+           Key("interleave", "int", "open samples that documents are cut from in turn, in training")
+               .is(int64_t(1))
+               .in(1, 1024),
            Key("sources", "table", "named sources: [data.sources.NAME]").must(),
        }},
       {"curriculum",

@@ -70,7 +70,8 @@ struct DataConfig {
   std::unique_ptr<ComponentConfig> tokenizer;
   std::map<std::string, std::unique_ptr<ComponentConfig>> sources;
   Where where;
-  bool join = true;  // short samples are joined to documents of the context, with eos between them
+  bool join = true;        // short samples are joined to documents of the context, with eos between them
+  int64_t interleave = 1;  // open samples that documents are cut from in turn, in training
 };
 
 struct Recipe {

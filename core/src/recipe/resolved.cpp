@@ -93,7 +93,8 @@ std::string resolved_text(const Recipe& r) {
        line("deterministic", r.train.deterministic) + line("checkpoint_every", r.train.checkpoint_every) +
        line("keep", r.train.keep) + line("log_every", r.train.log_every) + line("eval_tokens", r.train.eval_tokens);
   if (r.data.tokenizer) {
-    s += "\n[data]\n" + line("join", r.data.join) + component("data.tokenizer", *r.data.tokenizer);
+    s += "\n[data]\n" + line("join", r.data.join) + line("interleave", r.data.interleave) +
+         component("data.tokenizer", *r.data.tokenizer);
     for (const auto& [name, source] : r.data.sources) s += component("data.sources." + key(name), *source);
   }
   for (const auto& stage : r.curriculum) {
