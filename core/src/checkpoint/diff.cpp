@@ -141,6 +141,7 @@ void compare_positions(const CheckpointInfo& x, const CheckpointInfo& y, Lines& 
   compare("position stage_tokens", a.stage_tokens, b.stage_tokens, out);
   compare("position skipped", a.skipped, b.skipped, out);
   compare("position rollbacks", a.rollbacks, b.rollbacks, out);
+  compare("position refused in a row", a.refused_in_a_row, b.refused_in_a_row, out);
   compare_window("position recent losses", a.recent_loss, b.recent_loss, out);
   compare_window("position recent norms", a.recent_norm, b.recent_norm, out);
   compare("position data draws", a.data.draws, b.data.draws, out);
