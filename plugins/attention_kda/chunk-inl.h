@@ -85,22 +85,33 @@ void prepare(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const Chun
     auto load = [&](const T* from, int64_t r)
                     HWY_ATTR { return r < n && left > 0 ? load_part(from + r * stride, left) : zero; };
     if constexpr (Dense) {
-      Vec<T> G[kChunk];
-      auto sum = zero;
-      for (int64_t r = 0; r < kChunk; ++r) G[r] = sum = hn::Add(sum, load(g, r));
-      const auto mid = G[kChunk / 2 - 1], c_mid = hn::Exp(d, mid), tail = hn::Exp(d, hn::Sub(sum, mid));
+      // c / c_mid and its inverse, as running products away from the middle: a sum of g would be near 40 there, and its
+      // rounding that of every factor.
+      constexpr int64_t mid = kChunk / 2 - 1;
+      Vec<T> up[kChunk], down[kChunk];
+      up[mid] = down[mid] = one;
+      for (int64_t r = mid + 1; r < kChunk; ++r) {
+        up[r] = hn::Mul(up[r - 1], hn::Exp(d, load(g, r)));
+        down[r] = hn::Div(one, up[r]);
+      }
+      auto c_mid = hn::Exp(d, load(g, mid));
+      for (int64_t r = mid - 1; r >= 0; --r) {
+        down[r] = c_mid;
+        up[r] = hn::Div(one, down[r]);
+        c_mid = hn::Mul(c_mid, hn::Exp(d, load(g, r)));
+      }
+      const auto tail = up[kChunk - 1];
       for (int64_t r = 0; r < kChunk; ++r) {
-        const auto up = hn::Exp(d, hn::Sub(G[r], mid)), down = hn::Exp(d, hn::Sub(mid, G[r]));
-        const auto qs = hn::Mul(load(q, r), scale), kr = load(k, r), qm = hn::Mul(qs, up), km = hn::Mul(kr, up);
+        const auto qs = hn::Mul(load(q, r), scale), kr = load(k, r), qm = hn::Mul(qs, up[r]), km = hn::Mul(kr, up[r]);
         const int64_t at = r * Kp + i;
         hn::StoreU(qm, d, x.qk_mid + at), hn::StoreU(km, d, x.qk_mid + kChunk * Kp + at);
         hn::StoreU(hn::Mul(qm, c_mid), d, x.qk_in + at), hn::StoreU(hn::Mul(km, c_mid), d, x.qk_in + kChunk * Kp + at);
-        hn::StoreU(hn::Mul(kr, down), d, x.k_inv + at);
-        if (r == kChunk - 1 || Gradient) hn::StoreU(hn::Mul(up, c_mid), d, x.c + at);
-        if (r == kChunk - 1 || Gradient) hn::StoreU(hn::Mul(down, tail), d, x.rest + at);
+        hn::StoreU(hn::Mul(kr, down[r]), d, x.k_inv + at);
+        if (r == kChunk - 1 || Gradient) hn::StoreU(hn::Mul(up[r], c_mid), d, x.c + at);
+        if (r == kChunk - 1 || Gradient) hn::StoreU(hn::Mul(down[r], tail), d, x.rest + at);
         if constexpr (Gradient) {
           hn::StoreU(qs, d, x.qk + at), hn::StoreU(kr, d, x.qk + kChunk * Kp + at);
-          hn::StoreU(up, d, x.up + at), hn::StoreU(down, d, x.down + at);
+          hn::StoreU(up[r], d, x.up + at), hn::StoreU(down[r], d, x.down + at);
         }
       }
       hn::StoreU(tail, d, x.a + i);

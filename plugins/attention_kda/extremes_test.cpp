@@ -79,6 +79,37 @@ TEST(KdaExtremes, MildAndFierceDecaysMeetInOneChunk) {
     }
 }
 
+// dg as a gate sees it, times g: rounding of dg that fierce decays enlarge, though among all dg it is small. Every element
+// is a sum of K or V products with some ten factors each, so single roundings add up to a few: eight for the whole tensor,
+// and eight of sum |dg g| for a head's sum, which is the gradient of A_log of a softplus gate.
+template <class Kernel>
+void expect_right_through_gate(const Operands& x, const std::string& what) {
+  const double tolerance = 8 * (x.g.type.dtype == KB_F64 ? 0x1p-53 : 0x1p-24);
+  const Array got = run<Kernel>(x)[3], want = expected<Kernel>(x)[3];
+  const int64_t H = x.g.type.shape[1], K = x.g.type.shape[2];
+  std::vector<double> sum(size_t(H), 0.0), magnitude(size_t(H), 0.0);
+  double error = 0, norm = 0;
+  for (int64_t i = 0; i < want.size(); ++i) {
+    const double g = x.g.at(i), e = (got.at(i) - want.at(i)) * g, right = want.at(i) * g;
+    const auto h = size_t(i / K % H);
+    sum[h] += e, magnitude[h] += std::fabs(right);
+    error += e * e, norm += right * right;
+  }
+  EXPECT_LE(std::sqrt(error / norm), tolerance) << Kernel::name << " " << what;
+  for (size_t h = 0; h < size_t(H); ++h)
+    EXPECT_LE(std::fabs(sum[h]) / magnitude[h], tolerance) << Kernel::name << " " << what << ", head " << h;
+}
+
+TEST(KdaExtremes,
+     DecaysNearTheFloorLoseNoDigits) {  // sixteen of them add up to -75, where a float has five digits left
+  for (uint32_t t : {KB_F32, KB_F64})
+    for (double low : {-5.0, -4.7})
+      for (uint64_t seed : {1, 2, 3}) {
+        const Operands x = make({.K = 16, .V = 16, .cu = {0, 64}, .g_low = low, .g_high = -4.69}, t, seed);
+        expect_right_through_gate<ChunkBackward>(x, kb::text("decays from ", low, ", seed ", seed));
+      }
+}
+
 TEST(KdaExtremes, WriteStrengthOfZeroAndOne) {
   for (double beta : {0.0, 1.0})
     for (uint32_t t : {KB_F32, KB_F64}) {
