@@ -7,9 +7,12 @@
 //   into q:  sum_{j<r} dP_rj k_j w_rj      into k as a row: sum_{j<r} dM_rj k_j w_rj
 //   into k as a column: sum_{r>j} w_rj (dP_rj scale q_r + dM_rj k_r)
 // dg_r is the sum of all that crosses token r, every term with its decay: what the entering state gives to rows >= r
-// and to the leaving one, what rows < r give to the leaving one, and inside the chunk the running sum from the end of
-// q into_q + k (into_row - into_column). The diagonal would cancel in it, and leave rounding larger than a fierce
-// decay's dg.
+// and to the leaving one, what rows < r give to the leaving one, and inside the chunk pairs j < r <= r'. The last come in
+// two ways. Dense: the running sum from the end of q into_q + k (into_row - into_column), where pairs that do not cross r
+// cancel up to rounding. That rounding is as large as a fierce decay's dg, and the gate multiplies it by g; so else only
+// crossing pairs are summed: k_j w_rj h_rj, where h_rj = y_rj + exp(g_{r+1}) h_{r+1,j} from the end, with
+// y_rj = dP_rj scale q_r + dM_rj k_r (and exp(g_{j+1}) h_{j+1,j} goes into k_j as a column). The diagonal would cancel in
+// both, and is left out.
 #if defined(KITBASH_KDA_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KITBASH_KDA_BACKWARD_INL_H_
 #undef KITBASH_KDA_BACKWARD_INL_H_
@@ -34,11 +37,12 @@ struct BackwardData {
   T* dk_rest;  // [Kp, 16]   transposed
   T* row;      // [32, Kp]   inside the chunk: into scale q, then into k as a row
   T* column;   // [16, Kp]   into k as a column
+  T* inside;   // [16, Kp]   into g, of the pairs that cross a token (not dense)
   T* own;      // [16]       the diagonal of dP
   T* dG;       // [Kp]       c_last rowsum(S dS)
 
   static int64_t size(int64_t K, int64_t V) {
-    return (32 + 32 + 16 + 16) * padded(V) + 33 * 16 + (32 + 16 + 32 + 16 + 1) * padded(K);
+    return (32 + 32 + 16 + 16) * padded(V) + 33 * 16 + (32 + 16 + 32 + 16 + 16 + 1) * padded(K);
   }
   T* place(T* w, int64_t K, int64_t V) {
     const int64_t Kp = padded(K), Vp = padded(V);
@@ -49,7 +53,8 @@ struct BackwardData {
     };
     R = take(32 * Vp), Rt = take(32 * Vp), Ut = take(16 * Vp), dU = take(16 * Vp), dpm = take(32 * 16),
     dqk_in = take(32 * Kp);
-    dk_rest = take(16 * Kp), row = take(32 * Kp), column = take(16 * Kp), own = take(16), dG = take(Kp);
+    dk_rest = take(16 * Kp), row = take(32 * Kp), column = take(16 * Kp), inside = take(16 * Kp), own = take(16);
+    dG = take(Kp);
     return w;
   }
 };
@@ -82,7 +87,7 @@ void solve_back(const Problem<T>& p, const ChunkData<T>& x, const BackwardData<T
   }
 }
 
-// row and column, weights by running products.
+// row, column and inside, weights by running products.
 template <class T>
 void pairs_back(const Problem<T>& p, int64_t n, const ChunkData<T>& x, const BackwardData<T>& y) {
   const Tag<T> d;
@@ -92,22 +97,28 @@ void pairs_back(const Problem<T>& p, int64_t n, const ChunkData<T>& x, const Bac
     const T *q = x.qk + i, *k = q + kChunk * Kp, *a = x.a + i;
     T *into_q = y.row + i, *into_k = into_q + kChunk * Kp;
     hn::StoreU(hn::Zero(d), d, into_q), hn::StoreU(hn::Zero(d), d, into_k);
+    Vec<T> kw[kChunk], inside[kChunk];  // kw: k_j w_rj
+    inside[0] = hn::Zero(d);
     for (int64_t j = 0; j < n; ++j) {
-      const auto k_j = hn::LoadU(d, k + j * Kp);
-      auto column = hn::Zero(d);
-      auto w = hn::Set(d, T(1));
+      kw[j] = hn::LoadU(d, k + j * Kp);
       for (int64_t r = j + 1; r < n; ++r) {
         const auto p_rj = hn::Set(d, dP[r * kChunk + j]), m_rj = hn::Set(d, dM[r * kChunk + j]);
-        w = hn::Mul(w, hn::LoadU(d, a + r * Kp));
-        const auto kw = hn::Mul(k_j, w);
+        kw[r] = hn::Mul(kw[r - 1], hn::LoadU(d, a + r * Kp));
         T *at_q = into_q + r * Kp, *at_k = into_k + r * Kp;
-        hn::StoreU(j ? hn::MulAdd(p_rj, kw, hn::LoadU(d, at_q)) : hn::Mul(p_rj, kw), d, at_q);
-        hn::StoreU(j ? hn::MulAdd(m_rj, kw, hn::LoadU(d, at_k)) : hn::Mul(m_rj, kw), d, at_k);
-        column =
-            hn::MulAdd(w, hn::MulAdd(p_rj, hn::LoadU(d, q + r * Kp), hn::Mul(m_rj, hn::LoadU(d, k + r * Kp))), column);
+        hn::StoreU(j ? hn::MulAdd(p_rj, kw[r], hn::LoadU(d, at_q)) : hn::Mul(p_rj, kw[r]), d, at_q);
+        hn::StoreU(j ? hn::MulAdd(m_rj, kw[r], hn::LoadU(d, at_k)) : hn::Mul(m_rj, kw[r]), d, at_k);
       }
-      hn::StoreU(column, d, y.column + j * Kp + i);
+      auto later = hn::Zero(d);  // exp(g_{r+1}) h_{r+1,j}
+      for (int64_t r = n - 1; r > j; --r) {
+        const auto p_rj = hn::Set(d, dP[r * kChunk + j]), m_rj = hn::Set(d, dM[r * kChunk + j]);
+        const auto y_rj = hn::MulAdd(p_rj, hn::LoadU(d, q + r * Kp), hn::Mul(m_rj, hn::LoadU(d, k + r * Kp)));
+        const auto h = hn::Add(y_rj, later);
+        inside[r] = j ? hn::MulAdd(kw[r], h, inside[r]) : hn::Mul(kw[r], h);
+        later = hn::Mul(h, hn::LoadU(d, a + r * Kp));
+      }
+      hn::StoreU(later, d, y.column + j * Kp + i);
     }
+    for (int64_t r = 0; r < n; ++r) hn::StoreU(inside[r], d, y.inside + r * Kp + i);
   }
 }
 
@@ -126,7 +137,7 @@ void dense_back(const Problem<T>& p, const ChunkData<T>& x, const BackwardData<T
 }
 
 // Adds what came through the state to row and column, and writes dq, dk and dg of rows t .. t + n.
-template <class T>
+template <bool Dense, class T>
 void finish(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const ChunkData<T>& x, const BackwardData<T>& y) {
   constexpr int64_t N = lanes<T>();
   const Tag<T> d;
@@ -151,14 +162,21 @@ void finish(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const Chunk
         const int64_t at = r * Kp + i, tile = r * 16 + i - group, out = p.key(t, head) + r * stride + i;
         const auto own = hn::Set(d, y.own[r]);
         const auto c = hn::LoadU(d, x.c + at), q = hn::LoadU(d, x.qk + at), k = hn::LoadU(d, x.qk + kChunk * Kp + at);
-        const auto dq = hn::MulAdd(c, hn::Load(d, dQ + tile), hn::LoadU(d, y.row + at));
-        const auto row = hn::MulAdd(c, hn::Load(d, dK + tile), hn::LoadU(d, y.row + kChunk * Kp + at));
-        const auto column = hn::LoadU(d, y.column + at);
-        crossing = hn::Add(crossing, hn::MulAdd(q, dq, hn::Mul(k, hn::Sub(row, column))));
+        const auto state_q = hn::Mul(c, hn::Load(d, dQ + tile)), state_k = hn::Mul(c, hn::Load(d, dK + tile));
+        const auto dq = hn::Add(state_q, hn::LoadU(d, y.row + at));
+        const auto row = hn::Add(state_k, hn::LoadU(d, y.row + kChunk * Kp + at)), column = hn::LoadU(d, y.column + at);
+        auto dg = hn::Load(d, leaving + r * N);
+        if constexpr (Dense) {
+          crossing = hn::Add(crossing, hn::MulAdd(q, dq, hn::Mul(k, hn::Sub(row, column))));
+        } else {
+          crossing = hn::MulAdd(q, state_q, hn::MulAdd(k, state_k, crossing));
+          dg = hn::Add(dg, hn::LoadU(d, y.inside + at));
+        }
+        dg = hn::Add(dg, crossing);
         const auto through_state = hn::Mul(hn::LoadU(d, x.rest + at), hn::Load(d, dk_rest + tile));
         if (p.dq) store_part(hn::Mul(hn::MulAdd(own, k, dq), scale), p.dq + out, p.K - i);
         if (p.dk) store_part(hn::Add(hn::Add(row, column), hn::MulAdd(own, q, through_state)), p.dk + out, p.K - i);
-        if (p.dg) store_part(hn::Add(crossing, hn::Load(d, leaving + r * N)), p.dg + out, p.K - i);
+        if (p.dg) store_part(dg, p.dg + out, p.K - i);
       }
     }
   }
@@ -209,7 +227,7 @@ void chunk_back(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const T
     } else {
       pairs_back(p, n, x, y);
     }
-    finish(p, head, t, n, x, y);
+    finish<Dense>(p, head, t, n, x, y);
   }
   product<Start::kScaledSelf>(Kp, Vp, 2 * kChunk, x.qk_in, 1, Kp, y.R, Vp, dS, Vp, x.c + (kChunk - 1) * Kp);
 }

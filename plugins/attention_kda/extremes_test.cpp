@@ -110,6 +110,21 @@ TEST(KdaExtremes,
       }
 }
 
+TEST(KdaExtremes, FierceDecaysDoNotEnlargeTheRoundingOfMildOnes) {
+  for (uint32_t t : {KB_F32, KB_F64})
+    for (double low : {-10.0, -50.0, -300.0})
+      for (uint64_t seed : {1, 2, 3}) {
+        Case c{.K = 16, .V = 16, .cu = {0, 64}};
+        c.range_low = -INFINITY;
+        Operands x = make(c, t, seed);
+        const std::string what = kb::text("decays of ", low, ", seed ", seed);
+        for (int64_t i = 0; i < x.g.size(); ++i) x.g.set(i, i % 3 ? -0.01 : low);  // channels
+        expect_right_through_gate<ChunkRescaledBackward>(x, what + " in a third of the channels");
+        for (int64_t i = 0; i < x.g.size(); ++i) x.g.set(i, i / (c.H * c.K) % 5 ? -0.01 : low);  // tokens
+        expect_right_through_gate<ChunkRescaledBackward>(x, what + " in every fifth token");
+      }
+}
+
 TEST(KdaExtremes, WriteStrengthOfZeroAndOne) {
   for (double beta : {0.0, 1.0})
     for (uint32_t t : {KB_F32, KB_F64}) {
