@@ -128,6 +128,39 @@ TEST_F(Host, refuses_more_rows_than_their_numbers_can_tell) {
                  "be at most 2147483647 but got 2147483648 rows; lower micro_tokens");
 }
 
+// Kernels read by these sizes.
+TEST_F(Host, refuses_operands_of_ops_whose_sizes_do_not_agree) {
+  const auto error = [&](const char* op, const std::vector<std::pair<std::vector<int64_t>, uint32_t>>& operands) {
+    const std::string e = build(KB_TRAIN, [&](kb::Builder& b, kb::Value x) {
+      kb::Values in;
+      for (const auto& [shape, dtype] : operands)
+        in.push_back({&b, g->input("i" + std::to_string(in.size()), make_type(dtype, shape))});
+      b.emit_n(op, in);
+      return x;
+    });
+    return e.substr(e.find("): ") + 3);
+  };
+  const std::pair<std::vector<int64_t>, uint32_t> x{{3, 4}, KB_F32}, heads{{3, 2, 4}, KB_F32}, one{{1}, KB_F32},
+      cu{{2}, KB_I32}, past{{1}, KB_I32};
+  EXPECT_EQ(error("rms_norm", {{{3, 0}, KB_F32}, {{0}, KB_F32}}),
+            "x must have at least one channel in its last axis but has none");
+  EXPECT_EQ(error("untake", {x, {{2, 4}, KB_I32}}), "size of ids must be 3 but got 2");
+  EXPECT_EQ(error("cross_entropy_backward", {x, {{3}, KB_I32}, {{3}, KB_F32}, one, one}),
+            "rows of lse must be 3 but got 1");
+  EXPECT_EQ(error("short_conv", {x, {{4, 4}, KB_F32}, {{0}, KB_I32}}), "cu must have at least one border but has none");
+  EXPECT_EQ(error("short_conv_backward", {x, {{4, 4}, KB_F32}, cu, {{1, 4}, KB_F32}}),
+            "size of dy must be 3 but got 1");
+  EXPECT_EQ(error("attention", {{{3, 0, 4}, KB_F32}, {{3, 1, 4}, KB_F32}, {{3, 1, 4}, KB_F32}, cu}),
+            "heads (0) must be a multiple of the key heads (1)");
+  EXPECT_EQ(error("attention_backward", {heads, heads, heads, cu, heads, {{3, 1}, KB_F32}, heads}),
+            "size of lse must be 2 but got 1");
+  const std::pair<std::vector<int64_t>, uint32_t> cache{{1, 5, 2, 4}, KB_F32};
+  EXPECT_EQ(error("attention_cached", {heads, cache, cache, cu, cu}), "past must be 1 but got 2");
+  EXPECT_EQ(error("attention_cached", {heads, cache, {{1, 4, 2, 4}, KB_F32}, cu, past}),
+            "capacity of v must be 5 but got 4");
+  EXPECT_EQ(error("cache_append", {cache, heads, cu, past, cu}), "slot must be 1 but got 2");
+}
+
 TEST_F(Host, leaves_out_ops_that_would_change_nothing) {
   EXPECT_EQ(build(KB_TRAIN,
                   [](kb::Builder& b, kb::Value x) {

@@ -58,6 +58,8 @@ TEST(Manifest, says_what_is_wrong_and_in_which_file) {
   const std::string pre = "/a/x.so has a bad manifest: ";
   EXPECT_EQ(bad("kitbash ="),
             pre + "no valid TOML: Error while parsing key-value pair: encountered end-of-file (line 1, column 10)");
+  EXPECT_EQ(bad("kitbash = " + std::string(20000, '[')),
+            pre + "at most 32 brackets may be open at once but there are more (line 1, column 43)");
   EXPECT_EQ(bad(""), pre + "'kitbash' is missing");
   EXPECT_EQ(bad("kitbash = \"1\""), pre + "'kitbash' must be int but got text (line 1)");
   EXPECT_EQ(bad("kitbash = 1"), pre + "'needs' is missing");

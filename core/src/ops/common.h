@@ -40,6 +40,12 @@ inline kb_type broadcast_type(const kb_type& a, const kb_type& b) {
   return t;
 }
 
+// Kernels trust these sizes: an operand of another shape would be read past its end.
+inline void check_like(kb::Infer& s, const kb_type& got, const kb_type& want, const char* what) {
+  if (got.rank != want.rank) kb::fail(what, " must have rank ", want.rank, " but got ", got.rank);
+  for (int d = 0; d < got.rank; ++d) s.same(got.shape[d], want.shape[d], what);
+}
+
 // Outputs of a known type: shape, dtype, extent and range are those of t.
 inline kb_type& put(kb::Infer& s, const kb_type& t) {
   kb_type& o = s.out(kb::shape_of(t), t.dtype, &t);

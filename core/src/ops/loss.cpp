@@ -30,7 +30,7 @@ struct CrossEntropyBackwardOp : kb::ops::CrossEntropyBackward {
   void infer(Infer& s) const {
     const kb_type& logits = s.in(0, 2, "logits");
     check_targets(s, logits);
-    s.in(3, 1, "lse");
+    s.same(s.in(3, 1, "lse").shape[0], logits.shape[0], "rows of lse");
     s.same(kb::elements(s.in(4, "up")), 1, "elements of up");
     s.like(logits);
   }

@@ -40,6 +40,7 @@ struct MatmulOp : kb::ops::Matmul {
 
 void check_norm(Infer& s, const kb_type& x, const kb_type& w) {
   if (!x.rank || !is_float(x.dtype)) kb::fail("x must be a float tensor of rank 1 or more");
+  if (!x.shape[x.rank - 1]) kb::fail("x must have at least one channel in its last axis but has none");
   s.same(w.shape[0], x.shape[x.rank - 1], "width of the weight");
   if (w.dtype != x.dtype && w.dtype != kb::wide_of(x.dtype))
     kb::fail("the weight must be ", kb::dtype_name(x.dtype), " or wide but got ", kb::dtype_name(w.dtype));

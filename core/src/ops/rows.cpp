@@ -50,6 +50,7 @@ struct UntakeOp : kb::ops::Untake {
   void infer(Infer& s) const {
     const kb_type &x = s.in(0, 2, "x"), &ids = s.in(1, 2, "ids");
     s.dtype(ids, KB_I32, "ids");
+    check_like(s, ids, x, "size of ids");
     kb_type& t = s.out({x.shape[0], width}, x.dtype, &x);
     t.lo = x.lo, t.hi = x.hi;
     with_zero(t);

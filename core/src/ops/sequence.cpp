@@ -8,7 +8,20 @@ using kb::Grad;
 using kb::Infer;
 using kb::Values;
 
-void check_cu(Infer& s, uint32_t i) { s.dtype(s.in(i, 1, "cu"), KB_I32, "cu"); }
+const kb_type& check_cu(Infer& s, uint32_t i) {
+  const kb_type& cu = s.in(i, 1, "cu");
+  s.dtype(cu, KB_I32, "cu");
+  if (!cu.shape[0]) kb::fail("cu must have at least one border but has none");
+  return cu;
+}
+// past and slot: one number a document, behind cu.
+void check_documents(Infer& s, const kb_type& cu, uint32_t past) {
+  for (const auto& [i, what] : {std::pair(past, "past"), std::pair(past + 1, "slot")}) {
+    if (i > past && !s.has(i)) continue;
+    s.dtype(s.in(i, 1, what), KB_I32, what);
+    s.same(s.in(i, what).shape[0], cu.shape[0] - 1, what);
+  }
+}
 
 struct ShortConvOp : kb::ops::ShortConv {
   void infer(Infer& s) const {
@@ -34,10 +47,12 @@ struct ShortConvOp : kb::ops::ShortConv {
 };
 struct ShortConvBackwardOp : kb::ops::ShortConvBackward {
   void infer(Infer& s) const {
+    const kb_type &x = s.in(0, 2, "x"), &w = s.in(1, 2, "w");
+    s.same(w.shape[0], x.shape[1], "channels of w");
     check_cu(s, 2);
-    s.in(3, 2, "dy");
-    s.like(s.in(0, 2, "x"));
-    s.like(s.in(1, 2, "w"));
+    check_like(s, s.in(3, "dy"), x, "size of dy");
+    s.like(x);
+    s.like(w);
   }
   double flops(const kb::Call& c) const { return 4.0 * double(kb::elements(c.in(0)) * c.dim(1, 1)); }
 };
@@ -46,7 +61,8 @@ void check_heads(Infer& s, const kb_type& q, const kb_type& k, const kb_type& v,
   s.dtype(k, q.dtype, "k");
   s.dtype(v, q.dtype, "v");
   const int64_t heads = q.shape[1], groups = k.shape[rows];
-  if (groups < 1 || heads % groups) kb::fail("heads (", heads, ") must be a multiple of the key heads (", groups, ")");
+  if (heads < 1 || groups < 1 || heads % groups)
+    kb::fail("heads (", heads, ") must be a multiple of the key heads (", groups, ")");
   s.same(v.shape[rows], groups, "heads of v");
   s.same(k.shape[rows + 1], q.shape[2], "width of k");
 }
@@ -78,8 +94,14 @@ struct AttentionBackwardOp : kb::ops::AttentionBackward {
   void infer(Infer& s) const {
     const kb_type &q = s.in(0, 3, "q"), &k = s.in(1, 3, "k"), &v = s.in(2, 3, "v");
     check_heads(s, q, k, v, 1);
+    s.same(k.shape[0], q.shape[0], "tokens of k");
+    s.same(v.shape[0], q.shape[0], "tokens of v");
     check_cu(s, 3);
-    s.in(4, 3, "o"), s.in(5, 2, "lse"), s.in(6, 3, "do");
+    kb_type o = q, lse = q;
+    o.shape[2] = v.shape[2], lse.rank = 2;
+    check_like(s, s.in(4, "o"), o, "size of o");
+    check_like(s, s.in(5, "lse"), lse, "size of lse");
+    check_like(s, s.in(6, "do"), o, "size of do");
     s.like(q), s.like(k), s.like(v);
   }
   double flops(const kb::Call& c) const { return attention_flops(c, causal ? 2.5 : 5); }
@@ -91,8 +113,7 @@ struct CacheAppendOp : kb::ops::CacheAppend {
     if (cache.rank != rows.rank + 1) kb::fail("the cache must have rank ", rows.rank + 1, " but got ", cache.rank);
     for (int d = 1; d < rows.rank; ++d) s.same(rows.shape[d], cache.shape[d + 1], "width of the rows");
     s.dtype(rows, cache.dtype, "rows");
-    check_cu(s, 2);
-    check_cu(s, 3);
+    check_documents(s, check_cu(s, 2), 3);
     s.like(cache);
     s.in_place(0, 0);
   }
@@ -104,8 +125,8 @@ struct AttentionCachedOp : kb::ops::AttentionCached {
   void infer(Infer& s) const {
     const kb_type &q = s.in(0, 3, "q"), &k = s.in(1, 4, "k"), &v = s.in(2, 4, "v");
     check_heads(s, q, k, v, 2);
-    check_cu(s, 3);
-    check_cu(s, 4);
+    for (int d : {0, 1}) s.same(v.shape[d], k.shape[d], d ? "capacity of v" : "slots of v");
+    check_documents(s, check_cu(s, 3), 4);
     s.out({q.shape[0], q.shape[1], v.shape[3]}, v.dtype, &q);
   }
   double flops(const kb::Call& c) const {

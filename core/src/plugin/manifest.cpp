@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/nesting.h"
 #include "kitbash/error.h"
 
 namespace kitbash {
@@ -198,6 +199,7 @@ void parse_parts(const toml::table& t, PluginInfo& p) {
 }
 
 PluginInfo parse(const std::string& text, const std::string& path) {
+  if (const auto deep = too_deep(text)) kb::fail(deep->message, " (line ", deep->line, ", column ", deep->column, ")");
   toml::table t;
   try {
     t = toml::parse(std::string_view(text), path);

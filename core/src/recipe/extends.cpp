@@ -6,7 +6,6 @@
 
 #include "recipe/keys.h"
 #include "recipe/layered.h"
-#include "recipe/nesting.h"
 
 namespace kitbash {
 namespace fs = std::filesystem;

@@ -9,6 +9,7 @@
 
 namespace kitbash {
 
+constexpr size_t kMostBytes = size_t(4) << 20;  // of a recipe
 // A file's text, of a recipe's size at most. When it cannot be read: nothing, and `why` continues "must be a file that can
 // be read but ".
 std::optional<std::string> read_text(const std::string& path, std::string& why);

@@ -1,8 +1,8 @@
 #include <charconv>
 
+#include "base/nesting.h"
 #include "base/text.h"
 #include "recipe/layered.h"
-#include "recipe/nesting.h"
 #include "recipe/suggest.h"
 
 namespace kitbash {

@@ -3,8 +3,8 @@
 #include <toml++/toml.h>
 #include <cctype>
 
+#include "base/nesting.h"
 #include "recipe/faults.h"
-#include "recipe/nesting.h"
 
 namespace kitbash {
 namespace {

@@ -7,9 +7,8 @@
 
 namespace kitbash {
 
-constexpr size_t kMostNames = 32;               // in one dotted key
-constexpr size_t kMostBrackets = 32;            // open at once
-constexpr size_t kMostBytes = size_t(4) << 20;  // of a recipe
+constexpr size_t kMostNames = 32;     // in one dotted key
+constexpr size_t kMostBrackets = 32;  // open at once
 
 struct TooDeep {
   int line = 1, column = 1;

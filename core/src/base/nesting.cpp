@@ -1,4 +1,4 @@
-#include "recipe/nesting.h"
+#include "base/nesting.h"
 
 #include "kitbash/error.h"
 
