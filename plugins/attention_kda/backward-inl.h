@@ -7,12 +7,12 @@
 //   into q:  sum_{j<r} dP_rj k_j w_rj      into k as a row: sum_{j<r} dM_rj k_j w_rj
 //   into k as a column: sum_{r>j} w_rj (dP_rj scale q_r + dM_rj k_r)
 // dg_r is the sum of all that crosses token r, every term with its decay: what the entering state gives to rows >= r
-// and to the leaving one, what rows < r give to the leaving one, and inside the chunk pairs j < r <= r'. The last come in
-// two ways. Dense: the running sum from the end of q into_q + k (into_row - into_column), where pairs that do not cross r
-// cancel up to rounding. That rounding is as large as a fierce decay's dg, and the gate multiplies it by g; so else only
-// crossing pairs are summed: k_j w_rj h_rj, where h_rj = y_rj + exp(g_{r+1}) h_{r+1,j} from the end, with
-// y_rj = dP_rj scale q_r + dM_rj k_r (and exp(g_{j+1}) h_{j+1,j} goes into k_j as a column). The diagonal would cancel in
-// both, and is left out.
+// and to the leaving one, what rows < r give to the leaving one, and inside the chunk pairs j < r <= r'. The last come
+// in two ways. Dense: the running sum from the end of q into_q + k (into_row - into_column), where pairs that do not
+// cross r cancel up to rounding. That rounding is as large as a fierce decay's dg, and the gate multiplies it by g; so
+// else only crossing pairs are summed: k_j w_rj h_rj, where h_rj = y_rj + exp(g_{r+1}) h_{r+1,j} from the end, with
+// y_rj = dP_rj scale q_r + dM_rj k_r (and exp(g_{j+1}) h_{j+1,j} goes into k_j as a column). The diagonal would cancel
+// in both, and is left out.
 #if defined(KITBASH_KDA_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KITBASH_KDA_BACKWARD_INL_H_
 #undef KITBASH_KDA_BACKWARD_INL_H_

@@ -79,9 +79,9 @@ TEST(KdaExtremes, MildAndFierceDecaysMeetInOneChunk) {
     }
 }
 
-// dg as a gate sees it, times g: rounding of dg that fierce decays enlarge, though among all dg it is small. Every element
-// is a sum of K or V products with some ten factors each, so single roundings add up to a few: eight for the whole tensor,
-// and eight of sum |dg g| for a head's sum, which is the gradient of A_log of a softplus gate.
+// dg as a gate sees it, times g: rounding of dg that fierce decays enlarge, though among all dg it is small. Every
+// element is a sum of K or V products with some ten factors each, so single roundings add up to a few: eight for the
+// whole tensor, and eight of sum |dg g| for a head's sum, which is the gradient of A_log of a softplus gate.
 template <class Kernel>
 void expect_right_through_gate(const Operands& x, const std::string& what) {
   const double tolerance = 8 * (x.g.type.dtype == KB_F64 ? 0x1p-53 : 0x1p-24);
