@@ -75,6 +75,11 @@ TEST_F(Probe, refuses_a_scalar_where_a_component_asks_for_an_axis) {
   refused("[(norm.rmsnorm)] a value must have the axis -1 to ask its size but has 0 axes");
 }
 
+TEST_F(Probe, refuses_an_input_without_elements_to_a_component) {
+  tensors["in.x"].first = {3, 0};
+  refused("[probe] in.x must have elements but one of its axes is empty");
+}
+
 TEST_F(Probe, of_an_op_refuses_what_only_a_component_has) {
   tensors = {{"in.0", {{3, 4}, "F32"}}};
   run();

@@ -128,6 +128,28 @@ TEST_F(Host, refuses_more_rows_than_their_numbers_can_tell) {
                  "be at most 2147483647 but got 2147483648 rows; lower micro_tokens");
 }
 
+TEST_F(Host, counts_elements_without_overflow) {
+  EXPECT_EQ(build(KB_TRAIN,
+                  [](kb::Builder& b, kb::Value x) {
+                    return b.emit("unslice", {x}, {{"axis", 1}, {"begin", INT64_MAX}, {"size", 8}});
+                  }),
+            at + "op unslice(f32 [4, 8]): 8 from 9223372036854775807 on do not fit into 8");
+  EXPECT_EQ(build(KB_TRAIN,
+                  [](kb::Builder& b, kb::Value x) {
+                    return b.emit("unslice", {x}, {{"axis", 1}, {"size", int64_t(1) << 62}});
+                  }),
+            at + "op unslice(f32 [4, 8]): output 0 must have fewer than 2^60 elements but is f32 [4, "
+                 "4611686018427387904]");
+  EXPECT_EQ(build(KB_TRAIN,
+                  [](kb::Builder& b, kb::Value x) {
+                    b.param("w", b.ones({3, 0}));
+                    return x;
+                  }),
+            at + "parameter 'layers.1.norm.w' must have elements but is f32 [3, 0]");
+  EXPECT_EQ(build(KB_TRAIN, [](kb::Builder& b, kb::Value) { return b.ones({0, 4}) + b.ones({1, 4}); }), "no error");
+  EXPECT_EQ(type_text(g->type(g->outputs.at("y"))), "f32 [0, 4]");
+}
+
 // Kernels read by these sizes.
 TEST_F(Host, refuses_operands_of_ops_whose_sizes_do_not_agree) {
   const auto error = [&](const char* op, const std::vector<std::pair<std::vector<int64_t>, uint32_t>>& operands) {

@@ -65,6 +65,16 @@ bool is_identity(const std::string& op, const std::vector<kb_attr>& attr, const 
   return false;
 }
 
+// Its bytes must be countable; an axis of none does not excuse the others.
+void check_size(const kb_type& t, uint32_t k) {
+  int64_t bytes = 8;
+  for (int d = 0; d < t.rank; ++d) {
+    if (t.shape[d] < 0) kb::fail("output ", k, " has a negative size");
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(1, t.shape[d]), &bytes))
+      kb::fail("output ", k, " must have fewer than 2^60 elements but is ", type_text(t));
+  }
+}
+
 int h_emit(kb_builder* b, const char* op_name, const kb_value* in, uint32_t n_in, const kb_attr* attr, uint32_t n_attr,
            kb_value* out, uint32_t* n_out, kb_error* e) {
   return placed(b, op_name, e, [&](Graph& g) {
@@ -95,8 +105,7 @@ int h_emit(kb_builder* b, const char* op_name, const kb_value* in, uint32_t n_in
         out[0] = in[0], *n_out = 1;
         return;
       }
-      for (uint32_t k = 0; k < s.n_out; ++k)
-        if (kb::elements(types_out[k]) < 0) kb::fail("output ", k, " has a negative size");
+      for (uint32_t k = 0; k < s.n_out; ++k) check_size(types_out[k], k);
       Node n;
       n.op = op;
       n.phase = g.phase;
@@ -157,6 +166,8 @@ int h_param(kb_builder* b, const kb_param* p, kb_value* out, kb_error* e) {
     const std::string full = join(g.frames.back().path, p->name);
     if (!p->init || p->init >= g.values.size()) kb::fail("parameter '", full, "' has no initial value");
     if (g.init.count(full)) kb::fail("parameter '", full, "' is declared twice");
+    if (!kb::elements(g.type(p->init)))
+      kb::fail("parameter '", full, "' must have elements but is ", type_text(g.type(p->init)));
     StoreEntry entry;
     entry.name = full;
     entry.type = g.type(p->init);

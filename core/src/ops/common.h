@@ -28,7 +28,7 @@ inline kb_type broadcast_type(const kb_type& a, const kb_type& b) {
   for (int i = 1; i <= t.rank; ++i) {
     const int64_t x = i <= a.rank ? a.shape[a.rank - i] : 1, y = i <= b.rank ? b.shape[b.rank - i] : 1;
     if (x != y && x != 1 && y != 1) kb::fail("shapes do not broadcast: ", x, " against ", y, " on axis ", t.rank - i);
-    t.shape[t.rank - i] = std::max(x, y);
+    t.shape[t.rank - i] = x == 1 ? y : x;  // 0 against 1 is 0
   }
   t.lo = -INFINITY, t.hi = INFINITY;
   for (const kb_type* x : {&a, &b}) {

@@ -78,8 +78,8 @@ struct UnsliceOp : kb::ops::Unslice {
   void infer(Infer& s) const {
     const kb_type& x = s.in(0, "x");
     const int64_t a = axis_of(axis, x.rank);
-    if (begin < 0 || begin + x.shape[a] > size)
-      kb::fail("[", begin, ", ", begin + x.shape[a], ") does not fit into ", size);
+    if (begin < 0 || x.shape[a] > size || begin > size - x.shape[a])
+      kb::fail(x.shape[a], " from ", begin, " on do not fit into ", size);
     Shape o = kb::shape_of(x);
     o.at[a] = size;
     shaped(s, x, o, a != 0);

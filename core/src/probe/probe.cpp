@@ -111,6 +111,7 @@ class Run {
     if (!t) kb::fail("[probe] ", r_.what, " needs the tensor in.", name, ", which ", r_.in, " lacks");
     if (t->shape.size() > KB_MAX_RANK)
       kb::fail("[probe] in.", name, " must have at most ", KB_MAX_RANK, " axes but got ", t->shape.size());
+    if (instance_ && !t->elements()) kb::fail("[probe] in.", name, " must have elements but one of its axes is empty");
     const bool tokens = rows && !t->shape.empty();
     if (tokens) tokens_ = t->shape[0];
     kb_type type = make_type(graph_->resolve(dtype), t->shape, tokens ? graph_->extent("tokens") : 0);
