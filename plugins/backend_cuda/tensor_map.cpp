@@ -32,7 +32,11 @@ CUtensorMap tensor_map(const void* at, int64_t width, int64_t rows, int64_t plan
   // An empty tensor is described as one row: no box of it is ever asked for.
   const cuuint64_t size[3] = {cuuint64_t(width), cuuint64_t(rows > 0 ? rows : 1), cuuint64_t(planes > 0 ? planes : 1)};
   const cuuint64_t bytes = f32 ? 4 : 2, stride[2] = {size[0] * bytes, size[0] * size[1] * bytes};
-  const cuuint32_t box[3] = {cuuint32_t(box_width ? box_width : f32 ? 32 : 64), cuuint32_t(box_rows), 1}, each[3] = {1, 1, 1};
+  const cuuint32_t box[3] = {cuuint32_t(box_width ? box_width
+                                        : f32     ? 32
+                                                  : 64),
+                             cuuint32_t(box_rows), 1},
+                   each[3] = {1, 1, 1};
   const CUresult r =
       encode()(&m, f32 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(at),
                size, stride, box, each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
