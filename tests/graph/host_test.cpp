@@ -265,7 +265,7 @@ TEST_F(Host, keeps_states_to_the_modes_in_which_they_live) {
   EXPECT_EQ(build(KB_EVAL, state(KB_STATE_STEP)),
             at + "state 'layers.1.norm.s' counts training steps; it does not exist here");
   EXPECT_EQ(build(KB_TRAIN, state(KB_STATE_OPTIMIZER)), at + "state 'layers.1.norm.s' belongs to the optimiser");
-  EXPECT_EQ(build(KB_TRAIN, state(kb_life(9))), at + "state 'layers.1.norm.s' has no known life (9)");
+  EXPECT_EQ(build(KB_TRAIN, state(kb_life(7))), at + "state 'layers.1.norm.s' has no known life (7)");
   EXPECT_EQ(build(KB_TRAIN, state(KB_STATE_STEP)), "no error");
   EXPECT_EQ(build(KB_EVAL, state(KB_STATE_MODEL)),
             at + "'layers.1.norm.s' is already declared as step and cannot be model too");

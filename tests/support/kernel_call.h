@@ -113,7 +113,7 @@ inline void run(const kb_kernel* k, const std::vector<kb_attr>& attrs, const std
     ti.push_back({a->bytes.empty() ? nullptr : const_cast<char*>(a->bytes.data()), a->type, {}});
   for (size_t i = 0; i < outputs.size(); ++i) {
     Array& a = outputs[i];
-    if (!(o.accumulate >> i & 1)) std::memset(a.bytes.data(), 0xff, a.bytes.size());
+    if (!(o.accumulate >> i & 1) && !a.bytes.empty()) std::memset(a.bytes.data(), 0xff, a.bytes.size());
     to.push_back({o.unwanted >> i & 1 ? nullptr : a.bytes.data(), a.type, {}});
   }
   kb_device dev{};

@@ -1,5 +1,8 @@
 #include "array.h"
 
+#include <bit>
+#include <cmath>
+
 #include "base/safetensors.h"
 #include "base/tensor_values.h"
 #include "kitbash/error.h"
@@ -36,6 +39,16 @@ Array row(const Array& a, int64_t index) {
   r.shape.assign(a.shape.begin() + 1, a.shape.end());
   r.v.assign(a.v.begin() + index * n, a.v.begin() + (index + 1) * n);
   return r;
+}
+
+Array rounded_to_bf16(Array a) {
+  if (a.integer) return a;
+  for (double& x : a.v) {
+    uint32_t bits = std::bit_cast<uint32_t>(float(x));
+    if (std::isfinite(x)) bits += 0x7fff + (bits >> 16 & 1), bits &= 0xffff0000u;
+    x = std::bit_cast<float>(bits);
+  }
+  return a;
 }
 
 Arrays load(const std::string& path) {

@@ -20,6 +20,8 @@ Array packed(Array a);  // [batch, time, ...] -> [batch * time, ...]
 Array reshaped(Array a, std::vector<int64_t> shape);
 Array row(const Array& a, int64_t index);  // a[index, ...]
 
+Array rounded_to_bf16(Array a);  // floats to the nearest, ties to even; integers stay
+
 Arrays load(const std::string& path);
 void save(const std::string& path, const Arrays& arrays);  // floats as F64, integers as I32
 

@@ -1,5 +1,6 @@
 // check.h: compares what the probe gave with a vector file, one printed line a tensor.
 #pragma once
+#include <map>
 #include <optional>
 #include <set>
 
@@ -19,6 +20,10 @@ class Check {
  public:
   // `limit`: of error_of. `exact`: integers of the file must be equal, not near.
   Check(const VectorFile& file, std::string dtype, double limit, bool exact, Tally& tally);
+  // Nothing is printed or counted; error_of each tensor goes to `into`.
+  void only_measure(std::map<std::string, double>& into) { measured_ = &into; }
+  // The limit of a tensor is at least `times` its error here.
+  void allow(std::map<std::string, double> errors, double times) { allowed_ = std::move(errors), times_ = times; }
 
   void compare(const std::string& tensor, const Array& got);
   void compare(const std::string& tensor, const Arrays& got, const std::string& name);  // a name not in `got` fails
@@ -36,6 +41,9 @@ class Check {
   bool exact_;
   Tally& tally_;
   std::set<std::string> done_;
+  std::map<std::string, double>* measured_ = nullptr;
+  std::map<std::string, double> allowed_;
+  double times_ = 0;
 };
 
 }  // namespace check_vectors

@@ -90,5 +90,33 @@ TEST_F(Files, CountEveryTensorThatWasNotCompared) {
   EXPECT_EQ(tally.tensors, 3);
 }
 
+TEST_F(Files, AllowATensorWhatRoundedOperandsAloneDoToIt) {
+  save(path_, {{"out.y", array({1, 2})}, {"out.z", array({1, 2})}, {"grad.none", Array{{0, 3}, {}, false}}});
+  const VectorFile file(path_);
+  Tally tally;
+  std::map<std::string, double> errors;
+  Check measure(file, "f32", 0, false, tally);
+  measure.only_measure(errors);
+  measure.compare("out.y", array({1.1, 2}));
+  measure.finish("");
+  EXPECT_EQ(tally.tensors, 0);
+  EXPECT_NEAR(errors.at("out.y"), 0.1 / std::sqrt(5), 1e-9);
+  Check check(file, "bf16", 1e-2, false, tally);
+  check.allow(errors, 3);
+  check.compare("out.y", array({1.25, 2}));  // 2.5 times as far
+  EXPECT_EQ(tally.failed, 0);
+  check.compare("out.y", array({1.35, 2}));
+  check.compare("out.z", array({1.1, 2}));  // not measured: the limit alone
+  EXPECT_EQ(tally.failed, 2);
+  check.compare("grad.none", {}, "grad.none");  // empty, and the probe gave none
+  EXPECT_EQ(tally.failed, 2);
+}
+
+TEST(RoundedToBf16, IsToNearestWithTiesToEven) {
+  const Array got = rounded_to_bf16(array({1, 1 + 0x1p-8, 1 + 0x3p-8, 1 + 0x1.1p-8, -3.14159, INFINITY}));
+  EXPECT_EQ(got.v, (std::vector<double>{1, 1, 1 + 0x1p-6, 1 + 0x1p-7, -3.140625, INFINITY}));
+  EXPECT_EQ(rounded_to_bf16(Array{{1}, {16777217}, true}).v[0], 16777217);
+}
+
 }  // namespace
 }  // namespace check_vectors

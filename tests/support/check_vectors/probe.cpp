@@ -65,7 +65,10 @@ Arrays Probe::run(const Request& r) {
     std::ofstream(stem + ".toml") << r.config;
     words.insert(words.end(), {"--config", stem + ".toml"});
   }
-  save(stem + ".in.safetensors", r.in);
+  Arrays in = r.in;
+  if (round_inputs_)
+    for (auto& [name, a] : in) a = rounded_to_bf16(std::move(a));
+  save(stem + ".in.safetensors", in);
   words.insert(words.end(), {"--in", stem + ".in.safetensors", "--out", stem + ".out.safetensors", "--dtype", dtype_});
   words.insert(words.end(), r.options.begin(), r.options.end());
   if (!arena_.empty()) words.insert(words.end(), {"--arena", arena_});

@@ -23,7 +23,8 @@ class Probe {
 
   void dtype(const std::string& d) { dtype_ = d; }  // f64, f32 or bf16, for the runs that follow
   const std::string& dtype() const { return dtype_; }
-  Arrays run(const Request& r);  // throws kb::Error with what the program printed
+  void round_inputs(bool on) { round_inputs_ = on; }  // to bf16, of the runs that follow
+  Arrays run(const Request& r);                       // throws kb::Error with what the program printed
   const std::string folder() const { return folder_.string(); }
 
  private:
@@ -31,7 +32,7 @@ class Probe {
   std::vector<std::string> plugin_path_;
   std::string arena_, device_;
   std::filesystem::path folder_;
-  bool keep_;
+  bool keep_, round_inputs_ = false;
   int runs_ = 0;
 };
 
