@@ -32,8 +32,7 @@ void Recorder::only_if(cudaStream_t s, const float* flag) {
   p.conditional.size = 1;
   must(cudaGraphAddNode(&condition_, main_, last, edges, n, &p), "an IF node");
   body_ = p.conditional.phGraph_out[0];
-  must(cudaStreamUpdateCaptureDependencies(s, &condition_, nullptr, 1, cudaStreamSetCaptureDependencies),
-        "an IF node");
+  must(cudaStreamUpdateCaptureDependencies(s, &condition_, nullptr, 1, cudaStreamSetCaptureDependencies), "an IF node");
   cudaGraph_t same = nullptr;
   must(cudaStreamEndCapture(s, &same), "the recording of the part before a condition");
   must(cudaStreamBeginCaptureToGraph(s, body_, nullptr, nullptr, 0, kMode), "the start of a recording");

@@ -64,8 +64,9 @@ void add_train(CLI::App& app, Globals& g) {
   verb->add_option("--set", a->set, "replace a key; repeatable")->type_name("KEY=VALUE")->take_all();
   verb->add_option("--run", a->options.run, "folder of the run; default runs/NAME")->type_name("FOLDER");
   verb->add_flag("--resume", a->options.resume, "continue from the newest good checkpoint of the run");
-  verb->add_option("--stop-after", a->options.stop_after, "save and stop when the run has done this many steps, exit code 75")
-      ->type_name("STEPS");
+  fits_64_bits(verb->add_option("--stop-after", a->options.stop_after,
+                                "save and stop when the run has done this many steps, exit code 75")
+                   ->type_name("STEPS"));
   verb->add_option("--threads", a->options.threads, "of the cpu; 0: all cores")->type_name("N");
   verb->add_option("--arena", a->arena, "planned, separate or poison")->type_name("MODE");
   device_option(*verb, a->device);

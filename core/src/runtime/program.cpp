@@ -244,8 +244,12 @@ void Program::clear_tails(const Launch& l) const {
 
 void Program::launch(Launch& l) {
   kb_error e{};
-  if (int rc = l.kernel->launch(l.plan, &l.call.call, &e))
-    throw kb::Error(graph_->describe(graph_->nodes[l.node]) + ": " + e.message, uint32_t(rc));
+  if (int rc = l.kernel->launch(l.plan, &l.call.call, &e)) {
+    const Node& n = graph_->nodes[l.node];
+    std::string why = e.message;
+    if (const std::string own = std::string("[") + n.op->name + "] "; why.starts_with(own)) why.erase(0, own.size());
+    throw kb::Error(graph_->describe(n) + ": " + why, uint32_t(rc));
+  }
 }
 
 // Before the node at `position`: what an output in place starts from.

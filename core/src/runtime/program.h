@@ -43,7 +43,6 @@ class Program {
   double scalar(const std::string& name) const;  // of an output or report
   const kb_type& output_type(const std::string& name) const;
   void set_capture(bool on) { capture_ = on; }  // off: every run launches node by node
-  bool has_output(const std::string& name) const { return graph_->outputs.count(name) || graph_->reports.count(name); }
 
   const Graph& graph() const { return *graph_; }
   const MemoryPlan& plan() const { return plan_; }
