@@ -94,6 +94,39 @@ TEST_F(Sum, of_other_shapes_or_types_stays) {
   EXPECT_EQ(fold_adds(*g, products), 0);
 }
 
+TEST_F(Sum, of_a_narrow_product_with_a_wide_accumulator_makes_the_product_wide) {
+  const kb::Value narrow = b.cast(x, KB_BF16), v = b.cast(w, KB_BF16);
+  const kb::Value old{&b, bench.stored(*g, "grad.w", {4, 8})}, p = b.linear(narrow, v);
+  g->write(old.id, (old + b.cast(p, KB_F32)).id);
+  EXPECT_EQ(fold_adds(*g, products), 1);
+  EXPECT_EQ(g->writes[0].value, p.id);
+  EXPECT_EQ(g->type(p.id).dtype, uint32_t(KB_F32));
+  EXPECT_EQ(g->maker(p.id).base[0], old.id);
+  for (NodeId id : schedule(*g)) EXPECT_FALSE(g->nodes[id].is("cast") && g->nodes[id].in[0] == p.id);
+}
+
+TEST_F(Sum, of_a_narrow_product_stays_where_no_kernel_writes_wide) {
+  const kb::Value narrow = b.cast(x, KB_BF16), v = b.cast(w, KB_BF16);
+  const kb::Value old{&b, bench.stored(*g, "grad.w", {4, 8})}, p = b.linear(narrow, v);
+  const kb::Value sum = old + b.cast(p, KB_F32);
+  g->write(old.id, sum.id);
+  const auto narrow_only = [&](const Node& n, uint32_t o) {
+    return n.is("matmul") && g->type(n.out[o]).dtype == g->type(n.in[0]).dtype;
+  };
+  EXPECT_EQ(fold_adds(*g, narrow_only), 0);
+  EXPECT_EQ(g->type(p.id).dtype, uint32_t(KB_BF16));
+  EXPECT_EQ(g->writes[0].value, sum.id);
+  EXPECT_TRUE(g->maker(p.id).base.empty() || !g->maker(p.id).base[0]);
+}
+
+TEST_F(Sum, of_a_narrow_product_that_is_read_elsewhere_stays) {
+  const kb::Value p = b.linear(b.cast(x, KB_BF16), b.cast(w, KB_BF16));
+  const kb::Value old{&b, bench.stored(*g, "grad.w", {4, 8})};
+  g->output("p", p.id);
+  g->write(old.id, (old + b.cast(p, KB_F32)).id);
+  EXPECT_EQ(fold_adds(*g, products), 0);
+}
+
 TEST_F(Sum, with_a_fed_input_stays) {  // a feed must not be changed: the caller may run again with it
   EXPECT_EQ(fold(x + product(y)), 0);
 }

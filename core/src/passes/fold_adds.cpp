@@ -1,8 +1,17 @@
 // add(a, b) costs a pass over three tensors; a product that adds to a as it is written costs none. Folded are the sums of
-// gradients that meet at one value, and the addition to the gradient accumulators of the store.
+// gradients that meet at one value, and the addition to the gradient accumulators of the store. These are wide: a narrow
+// product is made wide by its kernel, which also keeps the bits that a narrow result would lose.
 #include "passes/passes.h"
 
+#include <algorithm>
+
 namespace kitbash {
+
+namespace {
+bool widens(uint32_t from, uint32_t to) {
+  return (from == KB_BF16 && (to == KB_F32 || to == KB_F64)) || (from == KB_F32 && to == KB_F64);
+}
+}  // namespace
 
 int64_t fold_adds(Graph& g, const Accumulates& accumulates) {
   std::vector<int32_t> uses(g.values.size(), 0);
@@ -14,14 +23,18 @@ int64_t fold_adds(Graph& g, const Accumulates& accumulates) {
   std::vector<ValueId> now(g.values.size());
   for (ValueId v = 0; v < now.size(); ++v) now[v] = v;
   int64_t folded = 0;
-  const OpDef* const add = g.registry.op("add");
+  const OpDef *const add = g.registry.op("add"), *const cast = g.registry.op("cast");
   for (NodeId id = 0; id < g.nodes.size(); ++id) {
     Node& n = g.nodes[id];
     for (ValueId& v : n.in) v = now[v];
     if (n.op != add) continue;
     const ValueId sum = n.out[0];
     for (int side = 1; side >= 0; --side) {
-      const ValueId b = n.in[size_t(side)], a = n.in[size_t(1 - side)];
+      const ValueId added = n.in[size_t(side)], a = n.in[size_t(1 - side)];
+      Node& widening = g.nodes[g.values[added].maker];
+      const bool wide =
+          widening.op == cast && uses[added] == 1 && widens(g.type(widening.in[0]).dtype, g.type(added).dtype);
+      const ValueId b = wide ? widening.in[0] : added;
       const ValueInfo &vb = g.values[b], &va = g.values[a];
       Node& m = g.nodes[vb.maker];
       // Reads and feeds exist before anything runs; another base must have been made before m in program order, and neither
@@ -31,16 +44,25 @@ int64_t fold_adds(Graph& g, const Accumulates& accumulates) {
           (va.maker < vb.maker && n.phase != Phase::recompute && g.nodes[va.maker].kind == NodeKind::op);
       if (a == b || uses[a] != 1 || uses[b] != 1 || !before || m.kind != NodeKind::op || m.phase == Phase::recompute ||
           g.nodes[va.maker].phase == Phase::recompute || !same_shape(va.type, vb.type) ||
-          va.type.dtype != vb.type.dtype || !same_shape(va.type, g.type(sum)) || va.type.extent != g.type(sum).extent)
+          va.type.dtype != g.type(added).dtype || !same_shape(va.type, g.type(sum)) ||
+          va.type.extent != g.type(sum).extent)
         continue;
       if ((!m.base.empty() && m.base[vb.index]) || (!m.alias.empty() && m.alias[vb.index] >= 0)) continue;
       if (g.nodes[va.maker].phase == Phase::forward && g.nodes[va.maker].kind == NodeKind::op &&
           m.phase != Phase::forward)
         continue;
-      if (!accumulates(m, vb.index)) continue;
+      const kb_type narrow = vb.type;
       m.base.resize(m.out.size(), 0);
       m.base[vb.index] = a;
+      g.values[b].type.dtype = va.type.dtype;
+      if (!accumulates(m, vb.index)) {
+        m.base[vb.index] = 0;
+        if (std::all_of(m.base.begin(), m.base.end(), [](ValueId v) { return !v; })) m.base.clear();
+        g.values[b].type = narrow;
+        continue;
+      }
       g.values[b].type.extent = g.type(sum).extent;
+      if (wide) widening.in.clear();  // dead, as the add
       now[sum] = b;
       uses[b] = uses[sum];
       n.in.clear();  // dead: nobody reads it any more

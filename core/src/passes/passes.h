@@ -23,8 +23,9 @@ std::map<ValueId, ValueId> differentiate(Graph& g, ValueId loss, const std::vect
 enum class Recompute { none, light, block };
 int64_t recompute_segments(Graph& g, Recompute how = Recompute::block);
 
-// add(a, b), where b comes from a kernel that can accumulate: b is added to a in place and the add disappears.
-// `accumulates(node, output)` says whether the device has such a kernel. Returns the number of folded adds.
+// add(a, b), where b comes from a kernel that can accumulate: b is added to a in place and the add disappears. Where b is a
+// cast to a wider type, the kernel writes that type and the cast disappears too. `accumulates(node, output)` says whether the
+// device has such a kernel for the node as it stands. Returns the number of folded adds.
 using Accumulates = std::function<bool(const Node&, uint32_t)>;
 int64_t fold_adds(Graph& g, const Accumulates& accumulates);
 

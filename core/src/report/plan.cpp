@@ -75,7 +75,9 @@ class Planner {
   }
 
   MemoryPlan memory(Graph& g) {
-    fold_adds(g, [&](const Node& n, uint32_t o) { return can_accumulate(n, o, registry_, KB_CPU); });
+    fold_adds(g, [&](const Node& n, uint32_t o) {
+      return can_accumulate(g, n, o, registry_, KB_CPU, device_ ? &device_->table() : nullptr);
+    });
     const auto ok = g.outputs.find("step_ok");
     std::vector<NodeId> order = schedule(g, ok == g.outputs.end() ? 0 : ok->second);
     return plan_memory(g, std::move(order), [&](const Node& n) -> int64_t {

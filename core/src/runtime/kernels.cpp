@@ -1,5 +1,6 @@
 #include "runtime/kernels.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "kitbash/op.h"
@@ -57,10 +58,18 @@ Choice choose_kernel(const Graph& g, const Node& n, Device& device) {
                   KB_UNSUPPORTED);
 }
 
-bool can_accumulate(const Node& n, uint32_t output, Registry& registry, kb_device_kind device) {
-  const auto& all = registry.kernels(n.op->name, device);
-  return !all.empty() &&
-         std::all_of(all.begin(), all.end(), [&](const auto& k) { return k.table->accumulates >> output & 1; });
+bool can_accumulate(const Graph& g, const Node& n, uint32_t output, Registry& registry, kb_device_kind kind,
+                    const kb_device* device) {
+  const auto& all = registry.kernels(n.op->name, kind);
+  if (all.empty() ||
+      !std::all_of(all.begin(), all.end(), [&](const auto& k) { return k.table->accumulates >> output & 1; }))
+    return false;
+  if (!device) return true;
+  const NodeCall c(g, n, device);
+  return std::any_of(all.begin(), all.end(), [&](const auto& k) {
+    kb_error why{};
+    return !left_out(k.table->name) && (!k.table->supports || !k.table->supports(&c.call, &why));
+  });
 }
 
 }  // namespace kitbash

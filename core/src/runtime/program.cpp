@@ -14,7 +14,9 @@ namespace kitbash {
 Program::Program(std::unique_ptr<Graph> g, Device& device, ArenaMode mode, bool together)
     : graph_(std::move(g)), device_(device), mode_(mode) {
   Graph& graph = *graph_;
-  fold_adds(graph, [&](const Node& n, uint32_t o) { return can_accumulate(n, o, device.registry(), device.kind()); });
+  fold_adds(graph, [&](const Node& n, uint32_t o) {
+    return can_accumulate(graph, n, o, device.registry(), device.kind(), &device.table());
+  });
   const auto ok = graph.outputs.find("step_ok");
   std::vector<NodeId> order = schedule(graph, ok == graph.outputs.end() ? 0 : ok->second);
   if (together && device.own_memory() && can_fuse(device))
