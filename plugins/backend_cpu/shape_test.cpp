@@ -99,7 +99,8 @@ TEST(Broadcast, AgreesWithTheReference) {
 }
 
 TEST(Copies, KeepEveryBitOfAnyType) {
-  const kb::Attr shape("shape", kb::Shape{6, 2});
+  const kb::Shape sizes{6, 2};
+  const kb::Attr shape("shape", sizes);
   for (uint32_t dtype : {KB_U8, KB_I32, KB_I64, KB_BF16, KB_F32, KB_F64}) {
     Array x = array(dtype, {3, 4});
     for (size_t i = 0; i < x.bytes.size(); ++i) x.bytes[i] = char(i * 37);

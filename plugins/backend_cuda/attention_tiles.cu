@@ -48,7 +48,8 @@ __device__ Range range(const int32_t* cu, int32_t documents, int32_t tokens, int
 
 __global__ void __launch_bounds__(kThreads)
     make_tiles(const int32_t* cu, int32_t documents, int32_t tokens, int32_t n_buckets, bool causal, bool by_key,
-               int32_t rows, int32_t times, int32_t most, int32_t* count, int32_t* first, int32_t* bucket, AttentionTile* tile) {
+               int32_t rows, int32_t times, int32_t most, int32_t* count, int32_t* first, int32_t* bucket,
+               AttentionTile* tile) {
   __shared__ int32_t warp[32];
   __shared__ int32_t carry;
   const int32_t ranges = documents + 2;

@@ -27,7 +27,8 @@ Staging::~Staging() {
 
 void Staging::upload(cudaStream_t s, void* to, const void* host, size_t bytes) {
   if (!memory_) {
-    must(cudaMallocHost(reinterpret_cast<void**>(&memory_), slot_bytes * slots), "the allocation of page-locked memory for uploads");
+    must(cudaMallocHost(reinterpret_cast<void**>(&memory_), slot_bytes * slots),
+         "the allocation of page-locked memory for uploads");
     done_.resize(slots);
     for (cudaEvent_t& e : done_) must(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "an event");
   }
@@ -36,7 +37,7 @@ void Staging::upload(cudaStream_t s, void* to, const void* host, size_t bytes) {
     if (next_ > slots) must(cudaEventSynchronize(done_[slot]), "the wait for an upload");
     std::memcpy(memory_ + slot * slot_bytes, static_cast<const char*>(host) + at, n);
     must(cudaMemcpyAsync(static_cast<char*>(to) + at, memory_ + slot * slot_bytes, n, cudaMemcpyHostToDevice, s),
-          "an upload");
+         "an upload");
     must(cudaEventRecord(done_[slot], s), "an event");
   }
 }
@@ -167,9 +168,7 @@ int clear(const kb_device* d, void* data, uint64_t rows, uint64_t row_bytes, con
 }
 
 int wait(const kb_device* d, kb_error* e) {
-  return guard("wait", e, [&] {
-    must(cudaStreamSynchronize(opened(d).stream), "the wait for kernels");
-  });
+  return guard("wait", e, [&] { must(cudaStreamSynchronize(opened(d).stream), "the wait for kernels"); });
 }
 
 int stamp(const kb_device* d, uint32_t index, kb_error* e) {
@@ -213,8 +212,9 @@ int recorded(const kb_device* d, void** graph, kb_error* e) {
   });
 }
 int replay(const kb_device* d, void* graph, kb_error* e) {
-  return guard("replay", e,
-               [&] { must(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), opened(d).stream), "the launch of a graph"); });
+  return guard("replay", e, [&] {
+    must(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), opened(d).stream), "the launch of a graph");
+  });
 }
 void discard(const kb_device* d, void* graph) {
   cudaStreamSynchronize(opened(d).stream);
