@@ -3,7 +3,6 @@
 // narrow() that f32 hides.
 #include <iostream>
 #include <memory>
-#include <set>
 
 #include "base/number.h"
 #include "cli/verb.h"
@@ -23,16 +22,15 @@ void build_all(const Recipe& recipe, Registry& registry, uint32_t compute) {
   BuildOptions o;
   o.compute = compute;
   o.recompute = recompute_of(recipe.train.recompute);
-  Bounds serve;
+  // Stages differ in their bounds alone, and what fits the largest fits all.
+  Bounds train, serve;
   serve.tokens = 2;
-  std::set<std::pair<int64_t, int64_t>> built;  // stages of equal bounds have equal programs
   for (const StageConfig& s : recipe.curriculum) {
     serve.capacity = std::max(serve.capacity, s.context);
-    if (!built.emplace(s.micro_tokens, s.max_documents).second) continue;
-    Bounds b;
-    b.tokens = s.micro_tokens, b.documents = s.max_documents;
-    model.micro(b, o);
+    train.tokens = std::max(train.tokens, s.micro_tokens);
+    train.documents = std::max(train.documents, s.max_documents);
   }
+  model.micro(train, o);
   model.apply(o);
   model.serve(false, serve, o);
 }
