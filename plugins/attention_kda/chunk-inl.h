@@ -12,7 +12,6 @@
 #define KITBASH_KDA_CHUNK_INL_H_
 #endif
 
-#include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "problem.h"
 #include "tile-inl.h"
@@ -57,17 +56,19 @@ struct ChunkData {  // Kp, Vp: widths padded to sixteen
   }
 };
 
-// Asks for the inputs of rows t .. end, which the chunk after this one reads.
+// Asks for the inputs of rows t .. end, which the chunk after this one reads: into the second level, since with 128 channels
+// they would fill the first, where this chunk works.
+HWY_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 template <class T>
 HWY_INLINE void prefetch_rows(const Problem<T>& p, int64_t head, int64_t t, int64_t end, bool gradient) {
   constexpr int64_t line = 64 / int64_t(sizeof(T));
   for (int64_t r = t; r < end; ++r) {
     const int64_t key = p.key(r, head), value = p.value(r, head);
     for (int64_t i = 0; i < p.K; i += line)
-      hwy::Prefetch(p.q + key + i), hwy::Prefetch(p.k + key + i), hwy::Prefetch(p.g + key + i);
+      prefetch_far(p.q + key + i), prefetch_far(p.k + key + i), prefetch_far(p.g + key + i);
     for (int64_t i = 0; i < p.V; i += line) {
-      hwy::Prefetch(p.v + value + i);
-      if (gradient && p.d_o) hwy::Prefetch(p.d_o + value + i);
+      prefetch_far(p.v + value + i);
+      if (gradient && p.d_o) prefetch_far(p.d_o + value + i);
     }
   }
 }
