@@ -26,8 +26,7 @@ struct Sweep {
 template <bool Dense, class T>
 void skim_group(const Problem<T>& p, const Span& s, int64_t from, T* S, const ChunkData<T>& x) {
   for (int64_t t = from; t < from + kGroup * kChunk; t += kChunk) {
-    prefetch_rows(p, s.head, t + kChunk, HWY_MIN(t + 2 * kChunk, s.hi), false);
-    prepare<Dense, false>(p, s.head, t, kChunk, x);
+    prepare<Dense, false>(p, s.head, t, kChunk, x, t + kChunk, HWY_MIN(t + 2 * kChunk, s.hi));
     pairs<Dense, false>(p, x);
     errors(p, s.head, t, kChunk, S, x);
     advance(p, S, x);
@@ -50,8 +49,7 @@ void reverse_group(const Problem<T>& p, const Span& s, int64_t from, const T* ke
   }
   for (int64_t c = chunks - 1; c >= 0; --c) {
     const int64_t t = from + c * kChunk, n = HWY_MIN(kChunk, s.hi - t);
-    if (const int64_t earlier = t - kGroup * kChunk; earlier >= s.lo)
-      prefetch_rows(p, s.head, earlier, earlier + kChunk, true);
+    if (const int64_t earlier = t - kGroup * kChunk; earlier >= s.lo) ask_rows(p, s.head, earlier, earlier + kChunk);
     chunk_back<Dense>(p, s.head, t, n, w.states + c * matrix, dS, w.x[c], w.y);
   }
 }

@@ -56,31 +56,39 @@ struct ChunkData {  // Kp, Vp: widths padded to sixteen
   }
 };
 
-// Asks for the inputs of rows t .. end, which the chunk after this one reads: into the second level, since with 128 channels
-// they would fill the first, where this chunk works.
-HWY_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
+// Asks for a line of each input from column i on, of rows t .. end: into the second cache level, since with 128 channels a
+// chunk would fill the first.
+HWY_INLINE void ask(const void* p) { __builtin_prefetch(p, 0, 2); }
 template <class T>
-HWY_INLINE void prefetch_rows(const Problem<T>& p, int64_t head, int64_t t, int64_t end, bool gradient) {
-  constexpr int64_t line = 64 / int64_t(sizeof(T));
+inline constexpr int64_t kLine = 64 / int64_t(sizeof(T));
+template <class T>
+HWY_INLINE void ask_columns(const Problem<T>& p, int64_t head, int64_t t, int64_t end, int64_t i) {
   for (int64_t r = t; r < end; ++r) {
-    const int64_t key = p.key(r, head), value = p.value(r, head);
-    for (int64_t i = 0; i < p.K; i += line)
-      prefetch_far(p.q + key + i), prefetch_far(p.k + key + i), prefetch_far(p.g + key + i);
-    for (int64_t i = 0; i < p.V; i += line) {
-      prefetch_far(p.v + value + i);
-      if (gradient && p.d_o) prefetch_far(p.d_o + value + i);
-    }
+    const int64_t key = p.key(r, head) + i;
+    if (i < p.K) ask(p.q + key), ask(p.k + key), ask(p.g + key);
+    if (i < p.V) ask(p.v + p.value(r, head) + i);
+  }
+}
+// All of rows t .. end, and the gradient that comes in.
+template <class T>
+HWY_INLINE void ask_rows(const Problem<T>& p, int64_t head, int64_t t, int64_t end) {
+  for (int64_t i = 0; i < HWY_MAX(p.K, p.V); i += kLine<T>) {
+    ask_columns(p, head, t, end, i);
+    for (int64_t r = t; r < end && p.d_o && i < p.V; ++r) ask(p.d_o + p.value(r, head) + i);
   }
 }
 
-// Rows t .. t + n of q, k and g, with decays multiplied in. Rows past n and columns past K are zero, their decays one.
+// Rows t .. t + n of q, k and g, with decays multiplied in. Rows past n and columns past K are zero, their decays one. Asks
+// meanwhile for the rows from .. end, which come next: a few at a time, as many as the core can have on their way.
 template <bool Dense, bool Gradient, class T>
-void prepare(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const ChunkData<T>& x) {
+void prepare(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const ChunkData<T>& x, int64_t from = 0,
+             int64_t end = 0) {
   constexpr int64_t N = lanes<T>();
   const Tag<T> d;
   const int64_t Kp = padded(p.K), stride = p.heads * p.K;
   const auto scale = hn::Set(d, p.scale), one = hn::Set(d, T(1)), zero = hn::Zero(d);
   for (int64_t i = 0; i < Kp; i += N) {
+    if (i % kLine<T> == 0) ask_columns(p, head, from, end, i);
     const int64_t left = p.K - i;
     const T *q = p.q + p.key(t, head) + i, *k = p.k + p.key(t, head) + i, *g = p.g + p.key(t, head) + i;
     auto load = [&](const T* from, int64_t r)
@@ -136,6 +144,7 @@ void prepare(const Problem<T>& p, int64_t head, int64_t t, int64_t n, const Chun
       }
     }
   }
+  for (int64_t i = Kp; i < p.V; i += kLine<T>) ask_columns(p, head, from, end, i);
   for (int64_t r = 0; r < kChunk; ++r) x.beta[r] = r < n ? p.beta[(t + r) * p.heads + head] : T(0);
 }
 

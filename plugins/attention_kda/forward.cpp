@@ -12,12 +12,15 @@ namespace kda {
 namespace HWY_NAMESPACE {
 
 template <bool Dense, class T>
-void forward_chunk(const Problem<T>& p, int64_t head, int64_t t, int64_t n, bool last, T* S, T* O,
-                   const ChunkData<T>& x) {
+void forward_chunk(const Problem<T>& p, int64_t head, int64_t t, int64_t end, T* S, T* O, const ChunkData<T>& x) {
+  const int64_t n = HWY_MIN(kChunk, end - t);
+  const bool last = t + kChunk >= end;
   const int64_t Kp = padded(p.K), Vp = padded(p.V);
-  prepare<Dense, false>(p, head, t, n, x);
+  prepare<Dense, false>(p, head, t, n, x, t + kChunk, HWY_MIN(t + 2 * kChunk, end));
   if (p.o) {
     pairs<Dense, true>(p, x);
+    for (int64_t r = t; r < t + n; ++r)  // written below
+      for (int64_t v = 0; v < p.V; v += kLine<T>) __builtin_prefetch(p.o + p.value(r, head) + v, 1, 2);
     product<Start::kZero>(kChunk, Vp, p.K, x.qk_in, Kp, 1, S, Vp, O, Vp);
   } else {
     pairs<Dense, false>(p, x);
@@ -39,11 +42,7 @@ void forward_heads(const Problem<T>& p, const Span& first, int64_t heads, T* wor
   auto span = [&](int64_t h) { return Span{first.document, first.head + h, first.lo, first.hi}; };
   for (int64_t h = 0; h < heads; ++h) load_state(p, span(h), states + h * matrix);
   for (int64_t t = first.lo; t < first.hi; t += kChunk)
-    for (int64_t h = 0; h < heads; ++h) {
-      prefetch_rows(p, first.head + h, t + kChunk, HWY_MIN(t + 2 * kChunk, first.hi), false);
-      forward_chunk<Dense>(p, first.head + h, t, HWY_MIN(kChunk, first.hi - t), t + kChunk >= first.hi,
-                           states + h * matrix, O, x);
-    }
+    for (int64_t h = 0; h < heads; ++h) forward_chunk<Dense>(p, first.head + h, t, first.hi, states + h * matrix, O, x);
   for (int64_t h = 0; p.state && h < heads; ++h)
     copy_out(states + h * matrix, Vp, p.state + p.matrix(span(h)), p.V, p.K, p.V);
 }
