@@ -16,7 +16,7 @@ void common_options(CLI::App& verb, Globals& g, bool figures, const std::string&
           [&g](const std::vector<std::string>& folders) {
             g.plugin_path.insert(g.plugin_path.end(), folders.begin(), folders.end());
           },
-          "search plugins in this folder first; may be repeated")
+          "search plugins in this folder too; may be repeated")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
   if (figures) verb.add_flag("--json", g.json, "print the figures as JSON");

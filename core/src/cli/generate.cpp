@@ -101,6 +101,8 @@ void run_eval(Globals& g, const std::string& from, const std::vector<std::string
   session.enter_stage(at);
   load_checkpoint(checkpoint, session.memory());
   g.accepted = true;
+  if (!g.json)
+    std::cerr << "evaluating " << checkpoint << " with stage " << at.name << ", context " << at.context << "\n";
   const Evaluation e = *evaluate(session, recipe, at, limit);
   if (g.json) {
     std::cout << json_text(nlohmann::json{{"checkpoint", checkpoint},

@@ -331,7 +331,9 @@ void Trainer::save() {
 
 TrainEnd Trainer::preempt() {
   save();
-  const std::string text = "stopped at step " + std::to_string(position_.step) + "; saved " + last_checkpoint_;
+  const std::string text = "stopped at step " + std::to_string(position_.step) +
+                           (position_.step ? ", loss " + figure("%.4f", last_loss_) : std::string()) + "; saved " +
+                           last_checkpoint_;
   progress_.say(text + "\ncontinue with: " + options_.command);
   progress_.event({{"event", "preempted"},
                    {"step", position_.step},
