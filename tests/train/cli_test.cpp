@@ -48,6 +48,18 @@ TEST_P(Signals, SaveExitWith75AndSayHowToResume) {
 }
 INSTANTIATE_TEST_SUITE_P(Of, Signals, ::testing::Values(SIGTERM, SIGINT));
 
+// As after Ctrl-C in `kitbash train ... | tee log`, which ends tee first.
+TEST(Train, IsSavedWhenTheReaderOfItsOutputGoes) {
+  const Place p(recipe_text("", 40, 20));
+  const std::string command = std::string(KITBASH) + " train " + p.recipe_file() + " --run " + p.run("r") +
+                              " --threads 1 2>&1 | head -n 3 > " + p.path() + "/out";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  const std::vector<CheckpointInfo> saved = CheckpointFolder(p.run("r") + "/checkpoints").list();
+  ASSERT_EQ(saved.size(), 1u);
+  EXPECT_LT(saved[0].position.step, 40);
+  EXPECT_EQ(call(p, {"train", p.recipe_file(), "--run", p.run("r"), "--resume"}).code, 0);
+}
+
 TEST(Train, JsonEventsSayWhatThePlainLinesSay) {
   const Place p(recipe_text("", 2, 1));
   const Answer a = call(p, {"train", p.recipe_file(), "--run", p.run("r"), "--json", "--stop-after", "1"});

@@ -48,11 +48,13 @@ void catch_signals() {
   struct sigaction a = {};
   a.sa_handler = [](int s) {
     constexpr char text[] = "\nstopping: the micro-batch is finished and the run is saved\n";
-    if (!got_signal && ::write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
-    got_signal = s;
+    const bool first = !got_signal;
+    got_signal = s;  // before anything that may fail: nobody need be there to read the words
+    if (first && s != SIGPIPE && ::write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
   };
   sigaction(SIGINT, &a, nullptr);
   sigaction(SIGTERM, &a, nullptr);
+  sigaction(SIGPIPE, &a, nullptr);
   std::signal(SIGXFSZ, SIG_IGN);
 }
 bool signal_received() { return got_signal != 0; }

@@ -89,7 +89,8 @@ int64_t stage_steps(const StageConfig& s);
 // Learning rate of step i of the stage.
 double learning_rate(const StageConfig& s, const kb_schedule& schedule, const void* self, int64_t i);
 
-// SIGINT, SIGTERM: finish the micro-batch, save, exit 75. A file that grows too large (SIGXFSZ) is an error of the write.
+// SIGINT, SIGTERM, and SIGPIPE (whoever read the output is gone): finish the micro-batch, save, exit 75. A file that grows too
+// large (SIGXFSZ) is an error of the write.
 void catch_signals();
 bool signal_received();
 
