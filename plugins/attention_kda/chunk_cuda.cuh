@@ -1,6 +1,7 @@
 // chunk_cuda.cuh: what the chunk kernels share: where a chunk is, and how prepare() lays out its results.
 #pragma once
 #include "chunk_cuda.h"
+#include "convert_cuda.cuh"
 #include "wgmma_cuda.cuh"
 
 namespace kda::cuda {
@@ -39,29 +40,6 @@ __device__ inline Place place_of(const Problem& p, int64_t number) {
   const int64_t from = p.cu[low], end = p.cu[low + 1], chunk = number - (from / kChunk + low),
                 t = from + chunk * kChunk;
   return {low, t, chunk, int(max(int64_t(0), min(int64_t(kChunk), end - t)))};
-}
-
-// Sums x[n] over the lanes of a warp for every n < N in rounds that halve what is left to move. Lane l returns the sum of
-// x[l * N / 32]; N <= 32.
-template <int N>
-__device__ inline float sum_lanes(float (&x)[N]) {
-  const int lane = threadIdx.x & 31;
-#pragma unroll
-  for (int round = 0; round < 5; ++round) {
-    const int half = N >> (round + 1), at = 16 >> round;
-    if (half == 0) break;
-#pragma unroll
-    for (int n = 0; n < N / 2; ++n) {
-      if (n >= half) break;
-      const bool upper = lane & at;
-      const float keep = upper ? x[n + half] : x[n], give = upper ? x[n] : x[n + half];
-      x[n] = keep + __shfl_xor_sync(~0u, give, at);
-    }
-  }
-  float sum = x[0];
-#pragma unroll
-  for (int at = 16 / N; at >= 1; at /= 2) sum += __shfl_xor_sync(~0u, sum, at);
-  return sum;
 }
 
 // Write strengths are kept from zero, so that what is proportional to one may be divided by it.

@@ -1,4 +1,4 @@
-// convert_cuda.cuh: float and bf16 to and from the float that all arithmetic is done in.
+// convert_cuda.cuh: float and bf16 to and from the float that all arithmetic is done in, and its sums over a warp.
 #pragma once
 #include <cuda_bf16.h>
 
@@ -14,6 +14,29 @@ __device__ inline T from_float(float x) {
     return x;
   else
     return __float2bfloat16_rn(x);
+}
+
+// Sums x[n] over the lanes of a warp for every n < N in rounds that halve what is left to move. Lane l returns the sum of
+// x[l * N / 32]; N <= 32.
+template <int N>
+__device__ inline float sum_lanes(float (&x)[N]) {
+  const int lane = threadIdx.x & 31;
+#pragma unroll
+  for (int round = 0; round < 5; ++round) {
+    const int half = N >> (round + 1), at = 16 >> round;
+    if (half == 0) break;
+#pragma unroll
+    for (int n = 0; n < N / 2; ++n) {
+      if (n >= half) break;
+      const bool upper = lane & at;
+      const float keep = upper ? x[n + half] : x[n], give = upper ? x[n] : x[n + half];
+      x[n] = keep + __shfl_xor_sync(~0u, give, at);
+    }
+  }
+  float sum = x[0];
+#pragma unroll
+  for (int at = 16 / N; at >= 1; at /= 2) sum += __shfl_xor_sync(~0u, sum, at);
+  return sum;
 }
 
 }  // namespace kda::cuda

@@ -33,29 +33,6 @@ Layout layout(const Problem& p) {
   return l;
 }
 
-// Sums x[n] over the lanes of a warp, for every n < N, in log(32) rounds that halve what is left to move. Lane l returns
-// the sum of x[l * N / 32] (N <= 32).
-template <int N>
-__device__ float sum_lanes(float (&x)[N]) {
-  const int lane = threadIdx.x & 31;
-#pragma unroll
-  for (int round = 0; round < 5; ++round) {
-    const int half = N >> (round + 1), at = 16 >> round;
-    if (half == 0) break;
-#pragma unroll
-    for (int n = 0; n < N / 2; ++n) {
-      if (n >= half) break;
-      const bool upper = lane & at;
-      const float keep = upper ? x[n + half] : x[n], give = upper ? x[n] : x[n + half];
-      x[n] = keep + __shfl_xor_sync(~0u, give, at);
-    }
-  }
-  float sum = x[0];
-#pragma unroll
-  for (int at = 16 / N; at >= 1; at /= 2) sum += __shfl_xor_sync(~0u, sum, at);
-  return sum;
-}
-
 template <class T, int Rows>
 struct Walk {  // one thread's view of its block's work
   const Problem& p;

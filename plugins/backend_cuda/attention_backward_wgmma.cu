@@ -333,8 +333,6 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 template <int D, int E, bool kKeys>
 void pass(const AttentionBackwardArgs& a, const AttentionMaps& m, const float* lse, const float* delta,
           cudaStream_t stream) {

@@ -53,8 +53,6 @@ __global__ void __launch_bounds__(256)
   if (i < rows * 16 && (threadIdx.x & 15) == 0) out[i / 16] = s;
 }
 
-size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 }  // namespace
 
 // Workspace: the tiles, then [tiles, heads] largest logits (forward) or [tokens, heads] dots (backward).

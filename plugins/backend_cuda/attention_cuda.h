@@ -11,6 +11,8 @@ namespace kb::cuda {
 inline constexpr int64_t kAttentionWidth = 256;  // most channels of a head in `attention`
 inline constexpr int kAttentionTile = 64;        // rows of a tile, unless a kernel asks for more
 
+inline size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }  // parts of a workspace
+
 struct AttentionShape {
   int64_t tokens, documents, heads, groups, key_width, value_width;
   bool causal;

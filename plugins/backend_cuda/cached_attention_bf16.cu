@@ -191,7 +191,6 @@ void go(const CachedAttentionArgs& a, const AttentionTiles& t, const CachePieces
     go<W, false>(a, t, n, part_of, part, stream);
 }
 
-size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 int64_t pairs(const CachedAttentionArgs& a) { return a.tokens * (a.heads / a.groups); }
 CachePieces pieces(const CachedAttentionArgs& a) {
   return cache_pieces((pairs(a) + kRows - 1) / kRows * a.groups, a.capacity, kKeys);

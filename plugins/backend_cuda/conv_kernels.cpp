@@ -18,7 +18,6 @@ void fits(const Call& c) {
   if (c.dim(1, 0) != z.channels) fail("w must have ", z.channels, " channels but got ", c.dim(1, 0));
   if (z.taps < 1 || z.taps > kMostTaps) fail("taps must be in [1, ", kMostTaps, "] but got ", z.taps);
 }
-int64_t padded(int64_t floats) { return ceil_div(floats, 64) * 64; }
 
 }  // namespace
 

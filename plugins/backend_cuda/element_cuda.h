@@ -77,6 +77,7 @@ inline int normal_axis(int64_t axis, int rank) {
   return int(a);
 }
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t padded(int64_t floats) { return ceil_div(floats, 64) * 64; }  // parts of a workspace
 inline bool aligned(const void* p, int64_t bytes) { return reinterpret_cast<uintptr_t>(p) % uintptr_t(bytes) == 0; }
 
 // The device integer that says how many rows of axis 0 are in use; NULL: all. Only kernels may read it.

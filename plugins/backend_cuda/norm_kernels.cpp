@@ -17,7 +17,6 @@ void fits(const Call& c) {
   if (!norm_fits(c.in(0).dtype, n))
     fail("rows must have at most 16384 elements, or 4096 where they are no multiple of 16 bytes, on cuda but got ", n);
 }
-int64_t padded(int64_t floats) { return ceil_div(floats, 64) * 64; }
 
 }  // namespace
 

@@ -128,7 +128,6 @@ void sum_to_sizes(Runs r, int64_t& between, int64_t& room) {
     if (more) between = std::max(between, m.outer * m.inner);
   }
 }
-int64_t padded(int64_t floats) { return ceil_div(floats, 64) * 64; }
 
 }  // namespace
 
