@@ -109,7 +109,8 @@ class DeviceCall {
     c_.in = in_.data(), c_.n_in = uint32_t(in_.size());
     c_.out = out_.data(), c_.n_out = uint32_t(out_.size());
     c_.accumulate = o.accumulate;
-    c_.device = &cuda_device();
+    device_.deterministic = o.deterministic;
+    c_.device = &device_;
     kb_error e{};
     if (k->supports && k->supports(&c_, &e)) throw kb::Error(e.message);
     workspace_ = std::make_unique<DeviceBytes>(k->workspace ? k->workspace(&c_) : 0);
@@ -153,6 +154,7 @@ class DeviceCall {
   const kb_kernel* k_;
   std::vector<kb_attr> attrs_;
   Options options_;
+  kb_device device_ = cuda_device();
   std::vector<std::unique_ptr<DeviceBytes>> memory_, out_memory_;
   std::unique_ptr<DeviceBytes> workspace_;
   std::vector<kb_tensor> in_, out_;

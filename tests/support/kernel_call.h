@@ -103,6 +103,7 @@ struct Options {
   uint32_t accumulate = 0;
   uint64_t unwanted = 0;  // bit o: output o is not wanted
   int32_t threads = 3;    // pieces are run one after the other, each with a thread number of its own
+  bool deterministic = true;
 };
 
 // `outputs` hold types and, to accumulate, contents; unaccumulated ones are filled with NaN bytes first.
@@ -120,7 +121,7 @@ inline void run(const kb_kernel* k, const std::vector<kb_attr>& attrs, const std
   dev.struct_size = KB_STRUCT_SIZE(kb_device, nccl);
   dev.kind = KB_CPU;
   dev.threads = o.threads;
-  dev.deterministic = 1;
+  dev.deterministic = o.deterministic;
   static thread_local int32_t team;
   team = o.threads;
   dev.parallel = [](const void*, int64_t n, int64_t grain, void (*body)(void*, int64_t, int64_t, int32_t), void* arg) {

@@ -102,6 +102,15 @@ TEST(DeviceTraining, a_run_goes_on_on_the_other_device) {
   EXPECT_EQ(joined(differ(whole.checkpoint, cpu().train(p, "b", true).checkpoint)), "");
 }
 
+TEST(DeviceTraining, kernels_may_add_in_any_order_only_when_the_recipe_says_so) {
+  for (const bool fixed : {true, false}) {
+    const Place p(base_recipe(fixed ? "" : "deterministic = false"));
+    const Recipe r = gpu().recipe(p);
+    const Session s(r, gpu().registry, 1, ArenaMode::planned, {KB_CUDA});
+    EXPECT_EQ(s.device().table().deterministic, fixed);
+  }
+}
+
 TEST(DeviceTraining, generates_what_the_cpu_does) {
   const Place p(base_recipe());
   const std::string checkpoint = cpu().train(p, "r", false, 4).checkpoint;

@@ -68,7 +68,8 @@ std::vector<KeyTable> declare() {
                .is(str("none"))
                .one_of({"none", "light", "block"}),
            Key("clip", "float", "bound of the global gradient norm; 0: off").is(1.0).in(0, kOpen),
-           Key("deterministic", "bool", "same threads: same bits").is(true),
+           Key("deterministic", "bool", "same device and threads: same bits; false: kernels may add in any order")
+               .is(true),
            Key("checkpoint_every", "int", "steps between checkpoints; 0: only at the end of a stage and on a signal")
                .is(int64_t(0))
                .in(0, kMany),

@@ -13,13 +13,13 @@ void ok(int rc, const kb_error& e) {
 }
 }  // namespace
 
-Device::Device(Registry& registry, kb_device_kind kind, int threads)
+Device::Device(Registry& registry, kb_device_kind kind, int threads, bool deterministic)
     : registry_(registry), backend_(registry.backend(kind)) {
   device_.struct_size = KB_STRUCT_SIZE(kb_device, nccl);
   kb_error e{};
   ok(backend_.open(threads, &device_, &e), e);
   device_.kind = kind;
-  device_.deterministic = 1;
+  device_.deterministic = deterministic;
   own_memory_ = KB_HAS(kb_backend, &backend_, discard) && backend_.alloc;
 }
 

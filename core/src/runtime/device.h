@@ -7,7 +7,8 @@ namespace kitbash {
 
 class Device {
  public:
-  Device(Registry& registry, kb_device_kind kind, int threads);  // threads 0: all cores
+  // threads 0: all cores. deterministic false: kernels may also add in an order that differs from run to run.
+  Device(Registry& registry, kb_device_kind kind, int threads, bool deterministic = true);
   Device(const Device&) = delete;
   ~Device();
   const kb_device& table() const { return device_; }

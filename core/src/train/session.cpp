@@ -13,7 +13,7 @@ namespace kitbash {
 
 Session::Session(const Recipe& recipe, Registry& registry, int threads, ArenaMode arena, const RunDevice& where)
     : recipe_(recipe),
-      device_(registry, where.kind, threads),
+      device_(registry, where.kind, threads, recipe.train.deterministic),
       model_(recipe, registry),
       tokenizer_(recipe.data.tokenizer ? std::make_unique<Tokenizer>(*recipe.data.tokenizer, registry) : nullptr),
       mode_(arena),
