@@ -2,20 +2,28 @@
 // columns of its state; a warp has sixteen of them, as rows of the transposed state, in registers. All products are of what
 // the warp has in registers with what the chunk brings in shared memory, so warps wait only for chunks:
 //   X^T = V^T - S^T K+^T;  N^T = X^T (A diag(beta))^T;  O^T = S^T Q+^T + N^T P^T;  S^T <- S^T diag(c_last) + N^T Kr
-// The sweep of the backward is the same walk, which keeps S and N and gives no O.
+// The sweep of the backward is the same walk, which keeps S and N and gives no O. Before either, where documents are cut, a walk
+// that gives nothing but the state that leaves a segment.
+#include "chunk_segments_cuda.h"
 #include "chunk_stage_cuda.cuh"
 
 namespace kda::cuda {
 namespace {
 
-template <int D, int Groups, bool Sweep>
-__global__ void __launch_bounds__(Groups * 128, 1) forward_kernel(Problem p, Chunks chunks) {
+enum class Pass { output, sweep, ends };
+
+template <int D, int Groups, Pass pass>
+__global__ void __launch_bounds__(Groups * 128, 1) forward_kernel(Problem p, Chunks chunks, int64_t blocks_of_kind) {
+  constexpr bool Sweep = pass == Pass::sweep, Output = pass == Pass::output, Ends = pass == Pass::ends;
   using R = Record<D>;
-  using X = Stage<D, Groups, Sweep>;
+  using X = Stage<D, Groups, Sweep, !Output>;
   extern __shared__ __align__(1024) unsigned char shared_raw[];
   uint64_t *full = reinterpret_cast<uint64_t*>(shared_raw + X::kBarriers), *empty = full + kStages;
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-  const Walk w = walk_of(p, D, X::kWidth);
+  const bool map = Ends && blockIdx.x >= blocks_of_kind;  // from the unit matrix, with no values
+  const Walk w = walk_of(p, chunks.segments, map ? blockIdx.x - blocks_of_kind : blockIdx.x, D, X::kWidth);
+  if (w.of == 0) return;
+  if (Ends && (w.place == w.of - 1 || (map && w.place == 0))) return;
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; ++s) barrier_init(&full[s], 1), barrier_init(&empty[s], Groups * 4);
     barrier_init_done();
@@ -26,12 +34,17 @@ __global__ void __launch_bounds__(Groups * 128, 1) forward_kernel(Problem p, Chu
   bf16* strips = reinterpret_cast<bf16*>(shared_raw + X::kStrips) + warp * kStages * kStrip;
   bf16* states = reinterpret_cast<bf16*>(shared_raw + X::kStates) + warp * 16 * D;  // sweep
   auto copy = [&](int i) {
-    if (warp == 0) copy_record<D>(p, w, i, chunks.records, Sweep, false, shared_raw, full, empty);
-    copy_strip<D>(p, w, i, p.v, value, false, strips);
+    if (warp == 0) copy_record<D, X>(p, w, i, chunks.records, false, shared_raw, full, empty);
+    copy_strip<D>(p, w, i, map ? nullptr : p.v, value, false, strips);
   };
   copy(0);
   float S[D / 2] = {};
-  if (p.s0) state<D, true>(S, p.s0 + matrix, value);
+  if (map)
+    unit<D>(S, value);
+  else if (w.place > 0 && !Ends)
+    state<D, true>(S, chunks.segments.ends + ((w.segment - 1) * p.heads + w.h) * D * D, value);
+  else if (w.place == 0 && p.s0)
+    state<D, true>(S, p.s0 + matrix, value);
   for (int i = 0; i < w.chunks; ++i) {
     const unsigned char* stage = shared_raw + i % kStages * X::kSize;
     const int64_t t = w.lo + int64_t(i) * kChunk, number = (w.first + i) * p.heads + w.h;
@@ -51,15 +64,15 @@ __global__ void __launch_bounds__(Groups * 128, 1) forward_kernel(Problem p, Chu
 #pragma unroll
     for (int k = 0; k < D / 16; ++k) wgmma<false>(x_acc, s[k], across(stage + R::kKin + k / 4 * R::kTile + k % 4 * 32));
     wgmma_commit();
-    if constexpr (!Sweep) {
+    if constexpr (Output) {
 #pragma unroll
       for (int k = 0; k < D / 16; ++k)
         wgmma<false>(o_acc, s[k], across(stage + R::kQin + k / 4 * R::kTile + k % 4 * 32));
       wgmma_commit();
-    } else {
+    } else if constexpr (Sweep) {
       store_state<D>(s, states, static_cast<bf16*>(chunks.states) + number * D * D + value * 64);
     }
-    wgmma_wait<Sweep ? 0 : 1>();
+    wgmma_wait<Output ? 1 : 0>();
     pin(x_acc);
     float n_acc[32];  // starts as beta X, in float
     const float *beta = reinterpret_cast<const float*>(stage + R::kBeta) + 2 * (lane & 3), *own = beta + kChunk;
@@ -91,7 +104,7 @@ __global__ void __launch_bounds__(Groups * 128, 1) forward_kernel(Problem p, Chu
     uint32_t fresh[4][4];
 #pragma unroll
     for (int k = 0; k < 4; ++k) operand(fresh[k], n_acc, k);
-    if constexpr (!Sweep) {
+    if constexpr (Output) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const float2 c = *reinterpret_cast<const float2*>(own + 8 * j);
@@ -106,18 +119,18 @@ __global__ void __launch_bounds__(Groups * 128, 1) forward_kernel(Problem p, Chu
 #pragma unroll
     for (int k = 0; k < 4; ++k) wgmma<true>(S, fresh[k], along(stage + R::kKrest + k * 2048, R::kTile));
     wgmma_commit();
-    if constexpr (!Sweep) {
+    if constexpr (Output) {
 #pragma unroll
       for (int k = 0; k < 4; ++k) wgmma<false>(o_acc, fresh[k], across(stage + R::kPairs + k * 32));
       wgmma_commit();
-    } else {
+    } else if constexpr (Sweep) {
       store_rows(fresh, strip, static_cast<bf16*>(chunks.values) + (t * p.heads + w.h) * D + value, p.heads * D, n);
     }
     wgmma_wait();
     pin(S), pin(o_acc);
     __syncwarp();
     if (lane == 0) barrier_arrive(&empty[i % kStages]);
-    if (!Sweep && p.o) {
+    if (Output && p.o) {
       uint32_t o[4][4];
 #pragma unroll
       for (int k = 0; k < 4; ++k) operand(o[k], o_acc, k);
@@ -125,29 +138,54 @@ __global__ void __launch_bounds__(Groups * 128, 1) forward_kernel(Problem p, Chu
     }
   }
   if constexpr (Sweep) bulk_store_wait();
-  if (!Sweep && p.state) state<D, false>(S, p.state + matrix, value);
+  const int64_t kept = (w.segment * p.heads + w.h) * D * D;
+  if (Ends) state<D, false>(S, (map ? chunks.segments.maps : chunks.segments.ends) + kept, value);
+  // With slots the state may lie where another block still reads its start: deliver() brings it there.
+  if (Output && p.state && w.place == w.of - 1)
+    state<D, false>(S, p.slot && w.of > 1 ? chunks.segments.ends + kept : p.state + matrix, value);
 }
 
-template <int D, int Groups, bool Sweep>
+// States of cut documents to their slots.
+template <int D>
+__global__ void __launch_bounds__(256) deliver(Problem p, Segments s) {
+  const int64_t i = blockIdx.x / p.heads, h = blockIdx.x % p.heads;
+  if (i >= *s.count || s.at[i].of == 1 || s.at[i].place < s.at[i].of - 1) return;
+  const float4* from = reinterpret_cast<const float4*>(s.ends + (i * p.heads + h) * D * D);
+  float4* to = reinterpret_cast<float4*>(p.state + (p.slot[s.at[i].document] * p.heads + h) * D * D);
+  for (int x = threadIdx.x; x < D * D / 4; x += 256) to[x] = from[x];
+}
+
+template <int D, int Groups, Pass pass>
 cudaError_t launch(const Problem& p, const Chunks& c, cudaStream_t stream) {
-  using X = Stage<D, Groups, Sweep>;
-  const int64_t blocks = p.documents * p.heads * (D / X::kWidth);
-  cudaFuncSetAttribute(forward_kernel<D, Groups, Sweep>, cudaFuncAttributeMaxDynamicSharedMemorySize, X::kTotal);
-  if (blocks) forward_kernel<D, Groups, Sweep><<<unsigned(blocks), X::kThreads, X::kTotal, stream>>>(p, c);
+  using X = Stage<D, Groups, pass == Pass::sweep, pass != Pass::output>;
+  const int64_t kind = (pass == Pass::ends ? segment_budget(p) * p.heads : walks(p)) * (D / X::kWidth),
+                blocks = pass == Pass::ends ? 2 * kind : kind;
+  cudaFuncSetAttribute(forward_kernel<D, Groups, pass>, cudaFuncAttributeMaxDynamicSharedMemorySize, X::kTotal);
+  if (blocks) forward_kernel<D, Groups, pass><<<unsigned(blocks), X::kThreads, X::kTotal, stream>>>(p, c, kind);
+  if (pass == Pass::output && p.slot && p.state && c.segments.at)
+    deliver<D><<<unsigned(segment_budget(p) * p.heads), 256, 0, stream>>>(p, c.segments);
   return cudaGetLastError();
 }
-template <bool Sweep>
+template <Pass pass>
 cudaError_t launch(const Problem& p, const Chunks& c, cudaStream_t stream) {
-  if (p.K == 64) return launch<64, 1, Sweep>(p, c, stream);
+  if (p.K == 64) return launch<64, 1, pass>(p, c, stream);
   // One block to a multiprocessor: half the columns to a block while there are enough multiprocessors for both halves.
-  return by_halves(p) ? launch<128, 1, Sweep>(p, c, stream) : launch<128, 2, Sweep>(p, c, stream);
+  return by_halves(p) ? launch<128, 1, pass>(p, c, stream) : launch<128, 2, pass>(p, c, stream);
 }
 
 }  // namespace
 
 cudaError_t chunk_forward(const Problem& p, const Chunks& c, cudaStream_t stream) {
-  return launch<false>(p, c, stream);
+  return launch<Pass::output>(p, c, stream);
 }
-cudaError_t chunk_sweep(const Problem& p, const Chunks& c, cudaStream_t stream) { return launch<true>(p, c, stream); }
+cudaError_t chunk_sweep(const Problem& p, const Chunks& c, cudaStream_t stream) {
+  return launch<Pass::sweep>(p, c, stream);
+}
+cudaError_t chunk_starts(const Problem& p, const Chunks& c, cudaStream_t stream) {
+  if (!c.segments.at) return cudaSuccess;
+  if (const cudaError_t e = cut_documents(p, c.segments, stream)) return e;
+  if (const cudaError_t e = launch<Pass::ends>(p, c, stream)) return e;
+  return put_together(p, c.segments, false, stream);
+}
 
 }  // namespace kda::cuda

@@ -1,19 +1,21 @@
 // chunk_reverse_cuda.cu: the walk over the chunks of a document from its end (chunk_cuda.h), for the gradients of states. As
 // forward, a warp has sixteen columns of the state's gradient, as rows of its transpose, in registers:
 //   dN^T = dO^T P + dS^T Kr^T;  dV^T = dN^T (A diag(beta));  dS^T <- dS^T diag(c_last) + dO^T Q+ - dV^T K+
+#include "chunk_segments_cuda.h"
 #include "chunk_stage_cuda.cuh"
 
 namespace kda::cuda {
 namespace {
 
-template <int D, int Groups>
+template <int D, int Groups, bool Ends>  // Ends: nothing but what leaves a segment, all but a document's first
 __global__ void __launch_bounds__(Groups * 128, 1) reverse_kernel(Problem p, Chunks chunks) {
   using R = Record<D>;
-  using X = Stage<D, Groups, true>;
+  using X = Stage<D, Groups, !Ends, false>;
   extern __shared__ __align__(1024) unsigned char shared_raw[];
   uint64_t *full = reinterpret_cast<uint64_t*>(shared_raw + X::kBarriers), *empty = full + kStages;
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-  const Walk w = walk_of(p, D, X::kWidth);
+  const Walk w = walk_of(p, chunks.segments, blockIdx.x, D, X::kWidth);
+  if (w.of == 0 || (Ends && w.place == 0)) return;
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; ++s) barrier_init(&full[s], 1), barrier_init(&empty[s], Groups * 4);
     barrier_init_done();
@@ -23,12 +25,16 @@ __global__ void __launch_bounds__(Groups * 128, 1) reverse_kernel(Problem p, Chu
   bf16* strips = reinterpret_cast<bf16*>(shared_raw + X::kStrips) + warp * kStages * kStrip;
   bf16* states = reinterpret_cast<bf16*>(shared_raw + X::kStates) + warp * 16 * D;
   auto copy = [&](int i) {
-    if (warp == 0) copy_record<D>(p, w, i, chunks.records, false, true, shared_raw, full, empty);
+    if (warp == 0) copy_record<D, X>(p, w, i, chunks.records, true, shared_raw, full, empty);
     copy_strip<D>(p, w, i, p.d_o, value, true, strips);
   };
   copy(0);
   float dS[D / 2] = {};
-  if (p.d_state) state<D, true>(dS, p.d_state + matrix, value);
+  if (w.place < w.of - 1) {
+    if (!Ends) state<D, true>(dS, chunks.segments.ends + ((w.segment + 1) * p.heads + w.h) * D * D, value);
+  } else if (p.d_state) {
+    state<D, true>(dS, p.d_state + matrix, value);
+  }
   for (int i = 0; i < w.chunks; ++i) {
     const unsigned char* stage = shared_raw + i % kStages * X::kSize;
     const int chunk = w.chunks - 1 - i;
@@ -71,7 +77,7 @@ __global__ void __launch_bounds__(Groups * 128, 1) reverse_kernel(Problem p, Chu
 #pragma unroll
     for (int k = 0; k < 4; ++k) wgmma<true>(dS, up[k], along(stage + R::kQin + k * 2048, R::kTile));
     wgmma_commit();
-    store_state<D>(s, states, static_cast<bf16*>(chunks.dstates) + number * D * D + value * 64);
+    if constexpr (!Ends) store_state<D>(s, states, static_cast<bf16*>(chunks.dstates) + number * D * D + value * 64);
     wgmma_wait<1>();
     pin(n_acc);
 #pragma unroll
@@ -100,30 +106,42 @@ __global__ void __launch_bounds__(Groups * 128, 1) reverse_kernel(Problem p, Chu
 #pragma unroll
     for (int k = 0; k < 4; ++k) wgmma<true>(dS, minus[k], along(stage + R::kKin + k * 2048, R::kTile));
     wgmma_commit();
-    store_rows(dv, strip, static_cast<bf16*>(chunks.dvalues) + (t * p.heads + w.h) * D + value, p.heads * D, n);
+    if constexpr (!Ends)
+      store_rows(dv, strip, static_cast<bf16*>(chunks.dvalues) + (t * p.heads + w.h) * D + value, p.heads * D, n);
     wgmma_wait();
     pin(dS);
     __syncwarp();
     if (lane == 0) barrier_arrive(&empty[i % kStages]);
   }
-  bulk_store_wait();
-  if (p.ds0) state<D, false>(dS, p.ds0 + matrix, value);
+  if constexpr (Ends)
+    state<D, false>(dS, chunks.segments.ends + (w.segment * p.heads + w.h) * D * D, value);
+  else
+    bulk_store_wait();
+  if (!Ends && p.ds0 && w.place == 0) state<D, false>(dS, p.ds0 + matrix, value);
 }
 
-template <int D, int Groups>
+template <int D, int Groups, bool Ends>
 cudaError_t launch(const Problem& p, const Chunks& c, cudaStream_t stream) {
-  using X = Stage<D, Groups, true>;
-  const int64_t blocks = p.documents * p.heads * (D / X::kWidth);
-  cudaFuncSetAttribute(reverse_kernel<D, Groups>, cudaFuncAttributeMaxDynamicSharedMemorySize, X::kTotal);
-  if (blocks) reverse_kernel<D, Groups><<<unsigned(blocks), X::kThreads, X::kTotal, stream>>>(p, c);
+  using X = Stage<D, Groups, !Ends, false>;
+  const int64_t blocks = (Ends ? segment_budget(p) * p.heads : walks(p)) * (D / X::kWidth);
+  cudaFuncSetAttribute(reverse_kernel<D, Groups, Ends>, cudaFuncAttributeMaxDynamicSharedMemorySize, X::kTotal);
+  if (blocks) reverse_kernel<D, Groups, Ends><<<unsigned(blocks), X::kThreads, X::kTotal, stream>>>(p, c);
   return cudaGetLastError();
+}
+template <bool Ends>
+cudaError_t launch(const Problem& p, const Chunks& c, cudaStream_t stream) {
+  if (p.K == 64) return launch<64, 1, Ends>(p, c, stream);
+  return by_halves(p) ? launch<128, 1, Ends>(p, c, stream) : launch<128, 2, Ends>(p, c, stream);
 }
 
 }  // namespace
 
 cudaError_t chunk_reverse(const Problem& p, const Chunks& c, cudaStream_t stream) {
-  if (p.K == 64) return launch<64, 1>(p, c, stream);
-  return by_halves(p) ? launch<128, 1>(p, c, stream) : launch<128, 2>(p, c, stream);
+  if (c.segments.at) {
+    if (const cudaError_t e = launch<true>(p, c, stream)) return e;
+    if (const cudaError_t e = put_together(p, c.segments, true, stream)) return e;
+  }
+  return launch<false>(p, c, stream);
 }
 
 }  // namespace kda::cuda

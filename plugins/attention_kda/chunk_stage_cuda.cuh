@@ -13,10 +13,12 @@ constexpr int kStages = 2;
 // Groups: warpgroups, each with 64 columns of the state.
 constexpr int kStripRow = 24, kStrip = kChunk * kStripRow;  // elements: a warp's sixteen columns of 64 rows
 
-template <int D, int Groups, bool Keeps>  // Keeps: states go to memory
+template <int D, int Groups, bool Keeps,
+          bool Short>  // Keeps: states go to memory; Short: the part that the sweep needs
 struct Stage {
   static constexpr int kWidth = 64 * Groups, kThreads = 128 * Groups;  // columns of the state, a block
-  static constexpr int kSize = Record<D>::kSize;
+  static constexpr int kSize = Short ? Record<D>::kQin : Record<D>::kSize;
+  static constexpr int kBytes = Short ? Record<D>::kSweep : kSize;  // that are copied
   static constexpr int kStrips = kStages * kSize;  // [warps, kStages, kStrip]: of v or do, then of what goes out
   static constexpr int kStates = kStrips + 4 * Groups * kStages * kStrip * 2;  // [warps, 16, D]: on their way out
   static constexpr int kBarriers = kStates + (Keeps ? 4 * Groups * 16 * D * 2 : 0);
@@ -26,36 +28,53 @@ struct Stage {
 
 // Whether blocks take half of 128 columns: two halves are done sooner while both find a multiprocessor of their own. How many
 // documents are used is known on the device alone; few are shorter than some thousand tokens where many would fit.
+constexpr int64_t kMultiprocessors = 132;
 inline bool by_halves(const Problem& p) {
   const int64_t used = (p.tokens + 4095) / 4096;
-  return (p.documents < used ? p.documents : used) * p.heads <= 66;
+  return (p.documents < used ? p.documents : used) * p.heads <= kMultiprocessors / 2;
+}
+// How many segments of all heads fill the card; 0: documents are not cut.
+constexpr int64_t kLeast = 16;  // chunks of a segment
+inline int64_t segment_budget(const Problem& p) {
+  const int64_t slices = p.K == 128 && by_halves(p) ? 2 : 1, fill = kMultiprocessors / (p.heads * slices),
+                budget = min(fill, p.tokens / (kChunk * kLeast));
+  return budget < 2 ? 0 : budget;
 }
 
-// One document and head, and 64 Groups columns from v0 on.
+// One segment and head, and 64 Groups columns from v0 on.
 struct Walk {
   int64_t document, h, v0, lo, hi, first;  // first: number of its first chunk
-  int chunks;
+  int64_t segment;                         // its number
+  int chunks, place, of;                   // of 0: there is no such segment
 };
-__device__ inline Walk walk_of(const Problem& p, int D, int width) {
+__device__ inline Walk walk_of(const Problem& p, const Segments& s, int64_t block, int D, int width) {
   const int slices = D / width;
-  const int64_t pair = blockIdx.x / slices, d = pair / p.heads, lo = p.cu[d], hi = p.cu[d + 1];
-  return {d,  pair % p.heads,  int64_t(blockIdx.x % slices) * width, lo,
-          hi, lo / kChunk + d, int((hi - lo + kChunk - 1) / kChunk)};
+  const int64_t pair = block / slices, i = pair / p.heads;
+  Walk w{i, pair % p.heads, int64_t(block % slices) * width, 0, 0, 0, i, 0, 0, 1};
+  if (s.at) {
+    if (i >= *s.count) return w.of = 0, w;
+    const Segment g = s.at[i];
+    w.document = g.document, w.lo = g.lo, w.hi = g.hi, w.first = g.first, w.place = g.place, w.of = g.of;
+  } else {
+    if (i >= p.documents) return w.of = 0, w;
+    w.lo = p.cu[i], w.hi = p.cu[i + 1], w.first = w.lo / kChunk + i;
+  }
+  w.chunks = int((w.hi - w.lo + kChunk - 1) / kChunk);
+  return w;
 }
+inline int64_t walks(const Problem& p) { return (p.documents + segment_budget(p)) * p.heads; }
 
 // Step i of the walk goes to stage i % kStages; called by the first warp. Chunks come in order, or from the last to the first.
-// `sweep`: only the part of the record that the sweep needs.
-template <int D>
-__device__ inline void copy_record(const Problem& p, const Walk& w, int i, const unsigned char* records, bool sweep,
-                                   bool backwards, unsigned char* shared, uint64_t* full, uint64_t* empty) {
-  using R = Record<D>;
+template <int D, class Stage>
+__device__ inline void copy_record(const Problem& p, const Walk& w, int i, const unsigned char* records, bool backwards,
+                                   unsigned char* shared, uint64_t* full, uint64_t* empty) {
   if (i >= w.chunks) return;
   const int stage = i % kStages, c = backwards ? w.chunks - 1 - i : i;
-  const uint32_t bytes = sweep ? R::kSweep : R::kSize;
   if (i >= kStages) barrier_wait(&empty[stage], (i / kStages - 1) & 1);
   if ((threadIdx.x & 31) == 0) {
-    barrier_expect(&full[stage], bytes);
-    bulk_copy(shared + stage * R::kSize, records + ((w.first + c) * p.heads + w.h) * R::kSize, bytes, &full[stage]);
+    barrier_expect(&full[stage], Stage::kBytes);
+    bulk_copy(shared + stage * Stage::kSize, records + ((w.first + c) * p.heads + w.h) * Record<D>::kSize,
+              Stage::kBytes, &full[stage]);
   }
   __syncwarp();
 }
@@ -136,6 +155,17 @@ __device__ inline void state(float (&S)[D / 2], std::conditional_t<Load, const f
       else
         x = S[4 * j + e];
     }
+}
+
+// The same of the unit matrix.
+template <int D>
+__device__ inline void unit(float (&S)[D / 2], int64_t value) {
+  const int lane = threadIdx.x & 31;
+#pragma unroll
+  for (int j = 0; j < D / 8; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      S[4 * j + e] = 8 * j + 2 * (lane & 3) + (e & 1) == value + (lane >> 2) + (e >> 1) * 8 ? 1 : 0;
 }
 
 }  // namespace kda::cuda

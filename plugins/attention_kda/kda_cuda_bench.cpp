@@ -74,6 +74,7 @@ struct Bench {
     c.records = static_cast<unsigned char*>(make(chunks * cuda::record_bytes(s.D)));
     c.states = make(chunks * s.D * s.D * 2), c.dstates = make(chunks * s.D * s.D * 2);
     c.values = make(2 * n), c.dvalues = p.dv;
+    c.segments = cuda::segments_in(p, make(cuda::segment_bytes(p)));
     KB_CUDA_OK(cudaDeviceSynchronize());
   }
 };
@@ -101,19 +102,27 @@ void bench(const Shape& s) {
     time(s, dense ? "prepare" : "prepare rescaled", n * 8 + record,
          [&] { return cuda::chunk_prepare(b.p, dense, b.c, stream); });
     time(s, dense ? "kda chunk" : "kda chunk-rescaled", least, [&] {
-      cuda::chunk_prepare(b.p, dense, b.c, stream);
+      cuda::chunk_prepare(b.p, dense, b.c, stream), cuda::chunk_starts(b.p, b.c, stream);
       return cuda::chunk_forward(b.p, b.c, stream);
     });
   }
+  time(s, "starts of segments", record * 0.62, [&] { return cuda::chunk_starts(b.p, b.c, stream); });
   time(s, "forward walk", n * 4 + record, [&] { return cuda::chunk_forward(b.p, b.c, stream); });
+  if (b.c.segments.at) {
+    Chunks uncut = b.c;
+    uncut.segments = {};
+    time(s, "forward walk, uncut", n * 4 + record, [&] { return cuda::chunk_forward(b.p, uncut, stream); });
+    time(s, "sweep, uncut", n * (2 + 2 + 4) + record * 0.62, [&] { return cuda::chunk_sweep(b.p, uncut, stream); });
+    time(s, "reverse, uncut", n * (2 + 2 + 4) + record, [&] { return cuda::chunk_reverse(b.p, uncut, stream); });
+  }
   time(s, "sweep", n * (2 + 2 + 4) + record * 0.62, [&] { return cuda::chunk_sweep(b.p, b.c, stream); });
   time(s, "reverse", n * (2 + 2 + 4) + record, [&] { return cuda::chunk_reverse(b.p, b.c, stream); });
   for (bool dense : {true, false}) {
     time(s, dense ? "gradient" : "gradient rescaled", n * (7 * 2 + 4 + 2 * 4 + 4),
          [&] { return cuda::chunk_gradient(b.p, dense, b.c, stream); });
     time(s, dense ? "backward chunk" : "backward rescaled", n * (7 * 2 + 2 * 4), [&] {
-      cuda::chunk_prepare(b.p, dense, b.c, stream), cuda::chunk_sweep(b.p, b.c, stream),
-          cuda::chunk_reverse(b.p, b.c, stream);
+      cuda::chunk_prepare(b.p, dense, b.c, stream), cuda::chunk_starts(b.p, b.c, stream);
+      cuda::chunk_sweep(b.p, b.c, stream), cuda::chunk_reverse(b.p, b.c, stream);
       return cuda::chunk_gradient(b.p, dense, b.c, stream);
     });
   }
@@ -196,6 +205,9 @@ int main(int argc, char** argv) {  // any argument: the two shapes that matter m
     shapes.push_back({"T=8192 H=32", one, 32, 128, true});
     shapes.push_back({"T=4x8192 H=8", packed, 8, 128, false});
     shapes.push_back({"T=65536 H=32", {0, 65536}, 32, 128, false});
+    shapes.push_back({"T=65536 H=16", {0, 65536}, 16, 128, false});
+    shapes.push_back({"T=65536 H=8", {0, 65536}, 8, 128, false});
+    shapes.push_back({"T=8192 H=8", one, 8, 128, false});
     shapes.push_back({"T=131072 H=96", {0, 131072}, 96, 128, false});
   }
   for (const Shape& s : shapes) bench(s);

@@ -206,6 +206,46 @@ TYPED_TEST(KdaCuda, HandlesManyHeads) {
                                                worst);
 }
 
+// Few heads and long documents: these are cut into segments that are walked at once. Decays and write strengths are low, so that
+// what entered a segment still matters at its end.
+Operands make_long(const Case& c) {
+  Operands x = make_device(c, KB_BF16);
+  for (int64_t i = 0; i < x.beta.size(); ++i) x.beta.set(i, 0.02 * x.beta.at(i));
+  for (int64_t i = 0; i < x.g.size(); ++i) x.g.set(i, 4e-4 * x.g.at(i));
+  return x;
+}
+TYPED_TEST(KdaCuda, CutsLongDocuments) {
+  KB_NEEDS_DEVICE();
+  using K = typename TypeParam::Kernel;
+  if (!TypeParam::tiled) return;
+  Worst worst;
+  std::vector<double> room{0, 5000, 5000, 9000};
+  while (room.size() < 65) room.push_back(9000);
+  for (const Case& c : {Case{.H = 1, .K = 64, .V = 64, .cu = {0, 8200}},
+                        Case{.H = 2, .K = 64, .V = 64, .cu = room, .tokens = 9010, .s0 = false},
+                        Case{.H = 1, .K = 128, .V = 128, .cu = {0, 0, 4100, 4101, 6300}},
+                        Case{.H = 22, .K = 64, .V = 64, .cu = {0, 3100}}})
+    expect_reference<K>(make_long(c), TypeParam::tolerance(), kb::text("length ", c.cu.back(), " heads ", c.H), worst);
+  // The states that enter are no trifle here: a document begun anew in the middle gives something else.
+  const Case whole{.H = 1, .K = 64, .V = 64, .cu = {0, 4096}, .s0 = false};
+  Case cut = whole;
+  cut.cu = {0, 2048, 4096};
+  if (is_forward<K>) {
+    EXPECT_GT(kbtest::relative_error(run_cuda<K>(make_long(cut))[0], expected<K>(make_long(whole))[0]), 0.1);
+  }
+}
+TYPED_TEST(KdaCuda, CutsLongPromptsOfSlots) {
+  KB_NEEDS_DEVICE();
+  using K = typename TypeParam::Kernel;
+  if constexpr (is_forward<K> && TypeParam::tiled) {
+    const Case c{.H = 1, .K = 64, .V = 64, .cu = {0, 3300, 3300, 8000}, .slot = {4, 0, 2}, .slots = 6};
+    const Operands x = make_long(c);
+    const auto got = run_cuda<K>(x), want = expected<K>(x);
+    for (size_t o : {0, 1})
+      EXPECT_LE(kbtest::relative_error(got[o], want[o]), TypeParam::tolerance()) << "output " << o;
+  }
+}
+
 // As a trainer calls: room for 64 documents, few used, nothing but o or the gradients of the operands wanted.
 TYPED_TEST(KdaCuda, HandlesRoomForMoreDocuments) {
   KB_NEEDS_DEVICE();

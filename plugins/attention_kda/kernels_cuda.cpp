@@ -66,23 +66,27 @@ void backward(const kb::Call& c, const KdaBackwardOp& op, F&& run) {
   check(clear_unused(p, outputs, stream_of(c)), "the zeros behind the last document");
 }
 
+int64_t records(const Problem& p) { return chunk_bound(p) * p.heads * record_bytes(p.K); }
+int64_t chunk_workspace(const Problem& p) { return records(p) + segment_bytes(p); }
 void chunk(const kb::Call& c, const KdaOp& op, bool dense) {
   forward(c, op, [&](const Problem& p) {
     Chunks chunks{};
     chunks.records = c.workspace<unsigned char>();
+    chunks.segments = segments_in(p, chunks.records + records(p));
     check(chunk_prepare(p, dense, chunks, stream_of(c)), "the first kernel, of single chunks,");
+    check(chunk_starts(p, chunks, stream_of(c)), "the walk over segments");
     check(chunk_forward(p, chunks, stream_of(c)), "the walk over the chunks");
   });
 }
-int64_t records(const Problem& p) { return chunk_bound(p) * p.heads * record_bytes(p.K); }
 
 struct BackwardBytes {
-  int64_t records, states, values;
+  int64_t records, states, values, segments;
   explicit BackwardBytes(const Problem& p)
       : records(cuda::records(p)),
         states(chunk_bound(p) * p.heads * p.K * p.V * 2),
-        values(p.tokens * p.heads * p.V * 2) {}
-  int64_t total() const { return records + 2 * states + 2 * values; }
+        values((p.tokens * p.heads * p.V * 2 + 255) / 256 * 256),
+        segments(segment_bytes(p)) {}
+  int64_t total() const { return records + 2 * states + 2 * values + segments; }
 };
 void chunk_backward(const kb::Call& c, const KdaBackwardOp& op, bool dense) {
   backward(c, op, [&](const Problem& p) {
@@ -93,8 +97,10 @@ void chunk_backward(const kb::Call& c, const KdaBackwardOp& op, bool dense) {
     chunks.dstates = chunks.records + bytes.records + bytes.states;
     chunks.values = chunks.records + bytes.records + 2 * bytes.states;
     chunks.dvalues = p.dv ? p.dv : chunks.records + bytes.records + 2 * bytes.states + bytes.values;
+    chunks.segments = segments_in(p, chunks.records + bytes.total() - bytes.segments);
     const bool gradients = p.dq || p.dk || p.dg || p.dbeta;
     check(chunk_prepare(p, dense, chunks, stream_of(c)), "the first kernel, of single chunks,");
+    check(chunk_starts(p, chunks, stream_of(c)), "the walk over segments");
     if (gradients) check(chunk_sweep(p, chunks, stream_of(c)), "the forward walk");
     check(chunk_reverse(p, chunks, stream_of(c)), "the backward walk");
     if (gradients) check(chunk_gradient(p, dense, chunks, stream_of(c)), "the last kernel, of single chunks,");
@@ -130,11 +136,11 @@ void RecurrentBackward::launch(const kb::Call& c, const Op& op) {
 }
 
 void Chunk::supports(const kb::Call& c, const Op&) { wants_tiles(c), wants_mild_decay(c), wants_length(c); }
-int64_t Chunk::workspace(const kb::Call& c, const Op& op) { return records(forward_problem(c, op)); }
+int64_t Chunk::workspace(const kb::Call& c, const Op& op) { return chunk_workspace(forward_problem(c, op)); }
 void Chunk::launch(const kb::Call& c, const Op& op) { chunk(c, op, true); }
 
 void ChunkRescaled::supports(const kb::Call& c, const Op&) { wants_tiles(c), wants_length(c); }
-int64_t ChunkRescaled::workspace(const kb::Call& c, const Op& op) { return records(forward_problem(c, op)); }
+int64_t ChunkRescaled::workspace(const kb::Call& c, const Op& op) { return chunk_workspace(forward_problem(c, op)); }
 void ChunkRescaled::launch(const kb::Call& c, const Op& op) { chunk(c, op, false); }
 
 void ChunkBackward::supports(const kb::Call& c, const Op&) { wants_tiles(c), wants_mild_decay(c); }
