@@ -40,10 +40,15 @@ void run(Globals& g, const std::string& path, const std::vector<std::string>& se
                         {"begin_seconds", r.begin_seconds},
                         {"start_seconds", r.start_seconds}};
     for (const NodeTime& n : r.slowest)
-      j["slowest"].push_back(
-          {{"where", n.where}, {"op", n.op}, {"kernel", n.kernel}, {"seconds", n.seconds}, {"share", n.share}});
+      j["slowest"].push_back({{"where", n.where},
+                              {"op", n.op},
+                              {"kernel", n.kernel},
+                              {"nodes", n.nodes},
+                              {"seconds", n.seconds},
+                              {"share", n.share}});
     for (const NodeTime& n : r.ops)
-      j["ops"].push_back({{"op", n.op}, {"kernel", n.kernel}, {"seconds", n.seconds}, {"share", n.share}});
+      j["ops"].push_back(
+          {{"op", n.op}, {"kernel", n.kernel}, {"nodes", n.nodes}, {"seconds", n.seconds}, {"share", n.share}});
     all.push_back(j);
   }
   if (g.json) std::cout << json_text(nlohmann::json{{"stages", all}}) << "\n";

@@ -4,6 +4,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <span>
 
 #include "base/number.h"
 #include "base/table.h"
@@ -48,7 +49,7 @@ double attention_part(const MicroBatch& b, int64_t tokens) {
 
 int64_t machine_size(const Device& device) { return device.kind() == KB_CPU ? 512 : 8192; }
 
-std::vector<NodeTime> ten_slowest(const std::map<std::pair<std::string, std::string>, NodeTime>& all, double total) {
+std::vector<NodeTime> by_time(const std::map<std::pair<std::string, std::string>, NodeTime>& all, double total) {
   std::vector<NodeTime> out;
   for (const auto& [key, found] : all) {
     NodeTime x = found;
@@ -57,7 +58,6 @@ std::vector<NodeTime> ten_slowest(const std::map<std::pair<std::string, std::str
     out.push_back(x);
   }
   std::sort(out.begin(), out.end(), [](const NodeTime& a, const NodeTime& b) { return a.seconds > b.seconds; });
-  out.resize(std::min<size_t>(10, out.size()));
   return out;
 }
 
@@ -168,12 +168,12 @@ BenchResult bench_stage(Session& s, const Recipe& recipe, const StageConfig& sta
       const std::string kernel = p->choices()[i].kernel ? p->choices()[i].kernel->name : "";
       for (NodeTime* x : {&by_place[{where, n.op->name}], &by_op[{n.op->name, kernel}]}) {
         x->where = where, x->op = n.op->name, x->kernel = kernel;
-        x->seconds += t;
+        x->seconds += t, ++x->nodes;
         x->gflops += f * 1e-9;
       }
     }
   r.product_share = total > 0 ? products / total : 0;
-  r.slowest = ten_slowest(by_place, total), r.ops = ten_slowest(by_op, total);
+  r.slowest = by_time(by_place, total), r.ops = by_time(by_op, total);
   r.store_bytes = s.store_bytes(), r.arena_bytes = s.arena_bytes(), r.peak_bytes = peak_bytes(s);
   r.machine_gflops = machine_gflops(s.model().registry(), s.device(), compute_dtype(recipe));
   r.machine =
@@ -197,13 +197,17 @@ std::string bench_text(const BenchResult& r) {
                              human_binary(double(r.store_bytes)) + ", arena " + human_binary(double(r.arena_bytes)) +
                              "), in use " + human_binary(double(r.peak_bytes)) + "\n";
   Table t({"slowest", "op", "kernel", "ms a step", "share", "GFLOP/s"}, "lllrrr");
-  for (const NodeTime& x : r.slowest) {
+  static constexpr size_t kShown = 10;
+  const auto first = [](const std::vector<NodeTime>& all) {
+    return std::span(all).first(std::min(kShown, all.size()));
+  };
+  for (const NodeTime& x : first(r.slowest)) {
     char ms[32];
     std::snprintf(ms, sizeof ms, "%.2f", 1e3 * x.seconds);
     t.row({x.where, x.op, x.kernel, ms, percent(x.share), x.gflops > 0 ? std::to_string(int(x.gflops)) : ""});
   }
   Table ops({"op, all places", "kernel", "ms a step", "share", "GFLOP/s"}, "llrrr");
-  for (const NodeTime& x : r.ops) {
+  for (const NodeTime& x : first(r.ops)) {
     char ms[32];
     std::snprintf(ms, sizeof ms, "%.2f", 1e3 * x.seconds);
     ops.row({x.op, x.kernel, ms, percent(x.share), x.gflops > 0 ? std::to_string(int(x.gflops)) : ""});

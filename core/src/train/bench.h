@@ -9,6 +9,7 @@ namespace kitbash {
 
 struct NodeTime {
   std::string where, op, kernel;
+  int64_t nodes = 0;
   double seconds = 0, share = 0, gflops = 0;  // a step; of the step; GFLOP/s, 0 for ops without FLOPs worth naming
 };
 struct BenchResult {
@@ -24,8 +25,8 @@ struct BenchResult {
   int64_t peak_bytes = 0;         // of the process on the CPU; all that is in use on a GPU, with what the driver keeps
   double begin_seconds = 0;       // from the start of the process to the first step
   double start_seconds = 0;       // and to its end
-  std::vector<NodeTime> slowest;  // ten, by place and op
-  std::vector<NodeTime> ops;      // ten, by op and kernel over all places
+  std::vector<NodeTime> slowest;  // the slowest first, by place and op
+  std::vector<NodeTime> ops;      // likewise, by op and kernel over all places
 };
 // Random tokens in documents of the stage's context; `steps` timed steps after two that are not.
 BenchResult bench_stage(Session& s, const Recipe& recipe, const StageConfig& stage, int steps);
