@@ -152,20 +152,24 @@ void AmaxKernel::launch(const Call& c, const Op& o) {
 }
 
 uint64_t SquareSumKernel::workspace(const Call& c, const Op&) {
-  return uint64_t(ceil_div(elements(c.in(0)), kBlock) + 1) * sizeof(double);
+  int64_t most = 0;
+  for (uint32_t k = 0; k < c.n_in(); ++k) most = std::max(most, elements(c.in(k)));
+  return uint64_t(ceil_div(most, kBlock) + 1) * sizeof(double);
 }
 void SquareSumKernel::launch(const Call& c, const Op&) {
   if (!c.wanted(0)) return;
-  const int64_t n = used(c, c.in(0)), blocks = ceil_div(n, kBlock);
   double* part = c.workspace<double>();
-  floats(c.in(0).dtype, [&]<class T>() {
-    const T* x = c.get<T>(0);
-    c.parallel(blocks, 1, [&](int64_t b, int64_t e, int32_t) {
-      for (int64_t i = b; i < e; ++i) part[i] = square_sum_lanes(x + i * kBlock, std::min(kBlock, n - i * kBlock));
-    });
-  });
   double s = 0;
-  for (int64_t i = 0; i < blocks; ++i) s += part[i];
+  for (uint32_t k = 0; k < c.n_in(); ++k) {
+    const int64_t n = used(c, c.in(k)), blocks = ceil_div(n, kBlock);
+    floats(c.in(k).dtype, [&]<class T>() {
+      const T* x = c.get<T>(k);
+      c.parallel(blocks, 1, [&](int64_t b, int64_t e, int32_t) {
+        for (int64_t i = b; i < e; ++i) part[i] = square_sum_lanes(x + i * kBlock, std::min(kBlock, n - i * kBlock));
+      });
+    });
+    for (int64_t i = 0; i < blocks; ++i) s += part[i];
+  }
   floats(c.out(0).dtype, [&]<class T>() { *c.put<T>(0) = T(s); });
 }
 

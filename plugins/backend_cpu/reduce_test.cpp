@@ -156,6 +156,23 @@ TEST(SquareSum, AgreesWithTheReference) {
       run(kb::kernel_table<SquareSumKernel>(), {}, {&x}, y);
       EXPECT_NEAR(y[0].at(0), want, want * tolerance(dtype));
     }
+  // Many at once, as the gradients of a model.
+  for (uint32_t dtype : {KB_F32, KB_F64}) {
+    std::vector<Array> x;
+    double want = 0;
+    for (int64_t n : {5, 70000, 1, 131073, 0, 64, 300}) {
+      x.push_back(normal(dtype, {n}, uint64_t(n)));
+      for (int64_t i = 0; i < n; ++i) want += x.back().at(i) * x.back().at(i);
+    }
+    while (x.size() < 256) x.push_back(array(dtype, {3}, {1, 2, 2})), want += 9;
+    std::vector<const Array*> in;
+    for (const Array& a : x) in.push_back(&a);
+    std::vector<Array> y{array(dtype, {})}, again = y;
+    run(kb::kernel_table<SquareSumKernel>(), {}, in, y);
+    run(kb::kernel_table<SquareSumKernel>(), {}, in, again);
+    EXPECT_NEAR(y[0].at(0), want, want * tolerance(dtype));
+    EXPECT_EQ(y[0].bytes, again[0].bytes);
+  }
 }
 
 TEST(Amax, IgnoresNaNAndReachesEveryTail) {

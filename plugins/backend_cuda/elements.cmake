@@ -1,6 +1,6 @@
 # Group "elements" of the CUDA kernels: kb_cuda_elements, its tests (kitbash_cuda_test) and benchmarks (kitbash_cuda_bench).
 # x.cu holds kernels with plain launchers (x_cuda.h), x_kernels.cpp the kernel structs (x_kernels.h).
-kitbash_cuda_objects(kb_cuda_elements SOURCES pointwise.cu cast.cu pointwise_kernels.cpp reduce.cu softmax.cu reduce_kernels.cpp
+kitbash_cuda_objects(kb_cuda_elements SOURCES pointwise.cu cast.cu pointwise_kernels.cpp reduce.cu square_sums.cu softmax.cu reduce_kernels.cpp
                                               move.cu move_kernels.cpp scatter.cu topk.cu rows_kernels.cpp sources.cu
                                               sources_kernels.cpp norm.cu norm_kernels.cpp conv.cu conv_kernels.cpp loss.cu
                                               loss_kernels.cpp)

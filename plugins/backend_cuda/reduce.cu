@@ -46,7 +46,7 @@ __device__ inline float start() {
 }
 template <Reduction R>
 __device__ inline float gather(float sum, float x) {
-  return R == Reduction::max ? fmaxf(sum, x) : R == Reduction::square_sum ? fmaf(x, x, sum) : sum + x;
+  return R == Reduction::max ? fmaxf(sum, x) : sum + x;
 }
 template <Reduction R>  // of two partial results
 __device__ inline float join(float a, float b) {
@@ -181,8 +181,7 @@ void reduce(const void* x, uint32_t x_type, const Middle& m, InUse in_use, Place
     pass<R>(static_cast<const Bf16*>(x), m, n, in_use, first, s);
   else
     pass<R>(static_cast<const float*>(x), m, n, in_use, first, s);
-  constexpr Reduction next = R == Reduction::max ? Reduction::max : Reduction::sum;
-  if (n > 1) pass<next>(static_cast<const float*>(room), {m.outer, n, m.inner}, 1, {}, y, s);
+  if (n > 1) pass<R>(static_cast<const float*>(room), {m.outer, n, m.inner}, 1, {}, y, s);
 }
 
 __global__ void integers(const int32_t* x, Middle m, InUse in_use, int32_t* y, bool add) {
@@ -207,8 +206,6 @@ void reduce_middle(Reduction r, const void* x, uint32_t x_type, const Middle& m,
   switch (r) {
     case Reduction::sum:
       return reduce<Reduction::sum>(x, x_type, m, in_use, place, room, s);
-    case Reduction::square_sum:
-      return reduce<Reduction::square_sum>(x, x_type, m, in_use, place, room, s);
     case Reduction::max:
       return reduce<Reduction::max>(x, x_type, m, in_use, place, room, s);
   }

@@ -49,16 +49,26 @@ void AmaxKernel::launch(const Call& c, const Op& o) {
   launched();
 }
 
-void SquareSumKernel::supports(const Call& c, const Op&) { floats_like(c); }
-uint64_t SquareSumKernel::workspace(const Call& c, const Op&) {
-  return uint64_t(reduce_room({1, elements(c.in(0)), 1})) * sizeof(float);
+namespace {
+Squares squares(const Call& c) {
+  Squares s{};
+  s.count = int(c.n_in());
+  for (uint32_t i = 0; i < c.n_in(); ++i) s.x[i] = c.get<void>(i), s.n[i] = elements(c.in(i));
+  return s;
 }
+}  // namespace
+void SquareSumKernel::supports(const Call& c, const Op&) {
+  floats_like(c);
+  if (c.out(0).dtype != KB_F32) fail("the result must be f32 but is ", dtype_name(c.out(0).dtype));
+  if (c.n_in() > kMostSquares) fail("takes at most ", kMostSquares, " tensors but got ", c.n_in());
+}
+uint64_t SquareSumKernel::workspace(const Call& c, const Op&) {
+  return uint64_t(square_sums_room(squares(c))) * sizeof(float);
+}
+// Rows past an extent are zero, so they may count.
 void SquareSumKernel::launch(const Call& c, const Op&) {
   if (!c.wanted(0)) return;
-  const kb_type& t = c.in(0);
-  reduce_middle(Reduction::square_sum, c.get<void>(0), t.dtype, {1, elements(t), 1},
-                {rows_in_use(c, t), t.rank ? product(t, 1, t.rank) : 1}, c.put<void>(0), c.out(0).dtype, false,
-                c.workspace<float>(), stream(c));
+  square_sums(squares(c), c.in(0).dtype, c.put<float>(0), c.workspace<float>(), stream(c));
   launched();
 }
 

@@ -30,7 +30,7 @@ struct LatentMoe : kb::Ffn<LatentMoe> {
     const Value h = kb::activate(b, activation, grouped(z, "w1", width, inner), grouped(z, "w3", width, inner));
     // The weight multiplies before w2: its gradient is then <h, w2^T dy>, and no expert output is kept for it.
     const Value weights = scale == 1 ? r.weights : scale * r.weights;
-    const Value p = b.gather(b.reshape(weights, {tokens * active, 1}), source);  // [rows, 1], 0 for padding
+    const Value p = b.dispatch(b.reshape(weights, {tokens * active, 1}), source, 1);  // [rows, 1], 0 for padding
     Value y = b.combine(grouped(b.narrow(h * p), "w2", inner, width), source, tokens, active);  // [tokens, inner]
     if (latent) {
       y = b.rms_norm(y, b.param("norm", b.ones({latent}), kb::wide_vector), eps);

@@ -15,6 +15,8 @@ void AdamwCuda::launch(const kb::Call& c, const AdamwStep& op) {
   a.lr = c.get<float>(4), a.step = c.get<float>(5);
   a.w2 = c.put<float>(0), a.m2 = c.put<float>(1), a.v2 = c.put<float>(2);
   if (!a.w2 || !a.m2 || !a.v2) kb::fail("w, m and v are one step: all three outputs must be wanted");
+  a.scale = c.has(6) ? c.get<float>(6) : nullptr;
+  a.copy = op.copy ? c.put<void>(3) : nullptr;
   a.n = kb::elements(c.in(0));
   a.log_beta1 = std::log(op.beta1), a.log_beta2 = std::log(op.beta2);
   a.beta1 = float(op.beta1), a.beta2 = float(op.beta2);

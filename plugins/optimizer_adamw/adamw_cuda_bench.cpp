@@ -14,10 +14,11 @@ int main() {
     for (int64_t i = 0; i < n; ++i) v.data<float>()[i] *= v.data<float>()[i];
     const kbtest::Array rate = kbtest::array(KB_F32, {}, {1e-3}), count = kbtest::array(KB_F32, {}, {5});
     const AdamwStep op;
-    kbtest::DeviceCall call(kb::kernel_table<AdamwCuda>(),
-                            {kb::default_attr("beta1", op.beta1), kb::default_attr("beta2", op.beta2),
-                             kb::default_attr("eps", op.eps), kb::default_attr("decay", op.decay)},
-                            {&w, &w, &w, &v, &rate, &count}, {w, w, v});
+    kbtest::DeviceCall call(
+        kb::kernel_table<AdamwCuda>(),
+        {kb::default_attr("beta1", op.beta1), kb::default_attr("beta2", op.beta2), kb::default_attr("eps", op.eps),
+         kb::default_attr("decay", op.decay), kb::default_attr("copy", int64_t(0))},
+        {&w, &w, &w, &v, &rate, &count}, {w, w, v});
     const double ms = kbtest::median_ms([&] { call.launch(); }, 20, 3, true), floor = 28 * double(n) / 4.2e9;
     printf("adamw_step n=%lld: %.4f ms, %.0f GB/s, floor %.4f ms (%.0f %%)\n", static_cast<long long>(n), ms,
            28 * double(n) / ms * 1e-6, floor, 100 * floor / ms);

@@ -17,7 +17,8 @@ void step(const AdamwStep& op, State& s, const Array& g, double lr, double t) {
   const Array rate = kbtest::array(KB_F32, {}, {lr}), count = kbtest::array(KB_F32, {}, {t});
   std::vector<Array> out{s.w, s.m, s.v};
   const std::vector<kb_attr> attrs{kb::default_attr("beta1", op.beta1), kb::default_attr("beta2", op.beta2),
-                                   kb::default_attr("eps", op.eps), kb::default_attr("decay", op.decay)};
+                                   kb::default_attr("eps", op.eps), kb::default_attr("decay", op.decay),
+                                   kb::default_attr("copy", int64_t(0))};
   kbtest::run_device(kb::kernel_table<AdamwCuda>(), attrs, {&s.w, &g, &s.m, &s.v, &rate, &count}, out);
   s = {out[0], out[1], out[2]};
 }
@@ -48,6 +49,29 @@ TEST(AdamwCuda, EqualsTheReferenceForTinyAndHugeGradients) {
   KB_NEEDS_DEVICE();
   for (double scale : {1e-12, 1e-6, 1e6, 1e12}) expect_like_reference(65, scale), expect_like_reference(64, scale);
   expect_like_reference(64, 1, 100000);
+}
+
+TEST(AdamwCuda, ScalesTheGradientAndCopiesTheWeightItself) {
+  KB_NEEDS_DEVICE();
+  for (int64_t n : {1, 3, 64, 1001, 50000}) {
+    AdamwStep op;
+    const Array g = kbtest::normal(KB_F32, {n}, 2), scale = kbtest::array(KB_F32, {}, {0.3}),
+                rate = kbtest::array(KB_F32, {}, {1e-2}), count = kbtest::array(KB_F32, {}, {3});
+    Array scaled = g;
+    for (int64_t i = 0; i < n; ++i) scaled.data<float>()[i] = scale.data<float>()[0] * g.data<float>()[i];
+    State a{kbtest::normal(KB_F32, {n}, 1), kbtest::array(KB_F32, {n}), kbtest::array(KB_F32, {n})}, b = a;
+    step(op, a, scaled, 1e-2, 3);
+    std::vector<Array> out{b.w, b.m, b.v, kbtest::array(KB_BF16, {n})};
+    kbtest::run_device(
+        kb::kernel_table<AdamwCuda>(),
+        {kb::default_attr("beta1", op.beta1), kb::default_attr("beta2", op.beta2), kb::default_attr("eps", op.eps),
+         kb::default_attr("decay", op.decay), kb::default_attr("copy", int64_t(KB_BF16))},
+        {&b.w, &g, &b.m, &b.v, &rate, &count, &scale}, out);
+    EXPECT_EQ(a.w.bytes, out[0].bytes) << n;
+    EXPECT_EQ(a.m.bytes, out[1].bytes) << n;
+    EXPECT_EQ(a.v.bytes, out[2].bytes) << n;
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(out[3].data<uint16_t>()[i], kbtest::to_bf16(out[0].at(i))) << i;
+  }
 }
 
 TEST(AdamwCuda, FirstStepMovesByTheRateWhateverTheGradient) {

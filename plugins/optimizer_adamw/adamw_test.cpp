@@ -12,13 +12,17 @@ using kbtest::Array;
 struct State {
   Array w, m, v;
 };
-void step(const AdamwStep& op, State& s, const Array& g, double lr, double t, const kbtest::Options& o = {}) {
+void step(const AdamwStep& op, State& s, const Array& g, double lr, double t, const kbtest::Options& o = {},
+          const Array* scale = nullptr) {
   const uint32_t dtype = s.w.type.dtype;
   const Array rate = kbtest::array(dtype, {}, {lr}), count = kbtest::array(dtype, {}, {t});
   std::vector<Array> out{s.w, s.m, s.v};
   const std::vector<kb_attr> attrs{kb::default_attr("beta1", op.beta1), kb::default_attr("beta2", op.beta2),
-                                   kb::default_attr("eps", op.eps), kb::default_attr("decay", op.decay)};
-  kbtest::run(kb::kernel_table<AdamwCpu>(), attrs, {&s.w, &g, &s.m, &s.v, &rate, &count}, out, o);
+                                   kb::default_attr("eps", op.eps), kb::default_attr("decay", op.decay),
+                                   kb::default_attr("copy", int64_t(0))};
+  std::vector<const Array*> in{&s.w, &g, &s.m, &s.v, &rate, &count};
+  if (scale) in.push_back(scale);
+  kbtest::run(kb::kernel_table<AdamwCpu>(), attrs, in, out, o);
   s = {out[0], out[1], out[2]};
 }
 kbtest::Options on_threads(int32_t n) {
@@ -52,6 +56,23 @@ TEST(AdamwCpu, EqualsTheReferenceForTinyAndHugeGradients) {
     expect_like_reference<double>(KB_F64, 65, scale, 1e-14);
     expect_like_reference<float>(KB_F32, 65, scale, 1e-6);
   }
+}
+
+TEST(AdamwCpu, ScalesTheGradientItself) {
+  for (uint32_t dtype : {KB_F32, KB_F64})
+    for (int64_t n : {1, 17, 1000}) {
+      AdamwStep op;
+      const Array g = kbtest::normal(dtype, {n}, 2), scale = kbtest::array(dtype, {}, {0.3});
+      Array scaled = g;
+      kb::floats(dtype, [&]<class T>() {
+        for (int64_t i = 0; i < n; ++i) scaled.data<T>()[i] = T(scale.at(0)) * g.data<T>()[i];
+      });
+      State a{kbtest::normal(dtype, {n}, 1), kbtest::array(dtype, {n}), kbtest::array(dtype, {n})}, b = a;
+      step(op, a, scaled, 1e-2, 3);
+      step(op, b, g, 1e-2, 3, {}, &scale);
+      EXPECT_EQ(a.w.bytes, b.w.bytes) << n;
+      EXPECT_EQ(a.v.bytes, b.v.bytes) << n;
+    }
 }
 
 TEST(AdamwCpu, FirstStepMovesByTheRateWhateverTheGradient) {

@@ -8,7 +8,7 @@ struct Muon : kb::Optimizer<Muon> {
   int64_t steps = 5;
   kb::Slot others = "adamw";
 
-  Value step(kb::Builder& b, const kb::Target& p) const {
+  kb::Values step(kb::Builder& b, const kb::Target& p) const {
     const kb::Shape s = p.w.shape();
     if (p.role != KB_MATRIX || s.n < 2) return kb::step_with(b, others, p);
     // [out, in] in blocks of rows, or [experts, out, in] in blocks of experts.
@@ -19,7 +19,7 @@ struct Muon : kb::Optimizer<Muon> {
     b.write(before, m);
     const Value u = b.reshape(momentum * m + p.g, {blocks, rows, cols});  // Nesterov
     const Value x = b.reshape(scale * std::sqrt(double(std::max(rows, cols))) * orthogonal(b, u), s);
-    return p.w - p.lr * (p.flags & KB_NO_DECAY ? x : x + decay * p.w);
+    return {p.w - p.lr * (p.flags & KB_NO_DECAY ? x : x + decay * p.w)};
   }
 
  private:

@@ -156,7 +156,8 @@ class Builder {
   Value amax(Value x, int64_t axis, bool keep = false) { return emit("amax", {x}, {{"axis", axis}, {"keep", keep}}); }
   Value sum_to(Value x, const Shape& s) { return emit("sum_to", {x}, {{"shape", s}}); }
   Value square_sum(Value x) { return emit("square_sum", {x}); }
-  Value softmax(Value x) { return emit("softmax", {x}); }  // last axis
+  Value square_sum(const Values& x) { return emit("square_sum", x); }  // at most KB_MAX_IN
+  Value softmax(Value x) { return emit("softmax", {x}); }              // last axis
   Value matmul(Value a, Value c, bool ta = false, bool tb = false) {
     return emit("matmul", {a, c}, {{"ta", ta}, {"tb", tb}});
   }

@@ -61,7 +61,7 @@ struct SumTo {  // the gradient of broadcasting
   static constexpr const char* name = "sum_to";
   Shape shape;
 };
-KB_PLAIN_OP(SquareSum, "square_sum");  // x -> [] wide; no gradient
+KB_PLAIN_OP(SquareSum, "square_sum");  // x.. of one type -> [] wide, over all of them; no gradient
 KB_PLAIN_OP(Softmax, "softmax");       // last axis
 // ---- matrix products
 struct Matmul {  // a [.., m, k], b [.., k, n] (or [k, n] for all of a); ta, tb: the last two axes are swapped

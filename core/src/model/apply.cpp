@@ -31,8 +31,10 @@ void LanguageModel::guard_and_step(Graph& g, kb::Builder& b) {
   const kb::Value weight{&b, g.read("sum.weight")}, loss{&b, g.read("sum.loss")};
   const kb::Value tiny = b.fill({}, 1e-30), inverse = b.fill({}, 1.0) / b.maximum(weight, tiny);
   kb::Value squares;
-  for (const std::string& name : trained_) {
-    const kb::Value s = b.square_sum({&b, g.read("grad." + name)});
+  for (size_t i = 0; i < trained_.size();) {
+    kb::Values some;
+    for (; i < trained_.size() && some.size() < KB_MAX_IN; ++i) some.push_back({&b, g.read("grad." + trained_[i])});
+    const kb::Value s = b.square_sum(some);
     squares = squares ? squares + s : s;
   }
   const kb::Value norm = b.sqrt(squares) * inverse, mean = loss * inverse;
@@ -61,13 +63,16 @@ void LanguageModel::guard_and_step(Graph& g, kb::Builder& b) {
       store.declare(master);
       w = {&b, g.read(master.name)};
     }
-    const kb::Value grad = kb::Value{&b, g.read("grad." + name)} * scale;
-    kb::Value now = g.build(
-        *optimizer_, "opt." + name, 0, {w, grad, lr, step},
-        {{"role", int64_t(e.role)}, {"blocks", e.blocks}, {"flags", int64_t(e.flags)}, {"name", name.c_str()}})[0];
-    now.b = &b;
-    g.write(w.id, now.id);
-    if (narrow) g.write(g.read(name), b.cast(now, kb_dtype(e.type.dtype)).id);
+    const kb::Value sum{&b, g.read("grad." + name)};
+    kb::Values now = g.build(*optimizer_, "opt." + name, 0, {w, sum * scale, lr, step, sum, scale},
+                             {{"role", int64_t(e.role)},
+                              {"blocks", e.blocks},
+                              {"flags", int64_t(e.flags)},
+                              {"name", name.c_str()},
+                              {"copy", int64_t(narrow ? e.type.dtype : 0)}});
+    for (kb::Value& v : now) v.b = &b;
+    g.write(w.id, now[0].id);
+    if (narrow) g.write(g.read(name), now.size() > 1 ? now[1].id : b.cast(now[0], kb_dtype(e.type.dtype)).id);
   }
 }
 

@@ -62,8 +62,16 @@ struct SumToOp : kb::ops::SumTo {
   void gradient(Grad& g) const { g.down(0, g.b.broadcast(g.up(0), g.in(0).shape())); }
 };
 struct SquareSumOp : kb::ops::SquareSum {
-  void infer(Infer& s) const { s.out({}, kb::wide_of(s.in(0, "x").dtype)).lo = 0; }
-  double flops(const kb::Call& c) const { return 2 * one_pass(c); }
+  void infer(Infer& s) const {
+    const uint32_t first = s.in(0, "x").dtype;
+    for (uint32_t i = 1; i < s.n_in(); ++i) s.dtype(s.in(i, "x"), first, "x");
+    s.out({}, kb::wide_of(first)).lo = 0;
+  }
+  double flops(const kb::Call& c) const {
+    double n = 0;
+    for (uint32_t i = 0; i < c.n_in(); ++i) n += double(kb::elements(c.in(i)));
+    return 2 * n;
+  }
 };
 struct SoftmaxOp : kb::ops::Softmax {
   void infer(Infer& s) const {
