@@ -140,6 +140,8 @@ static void all() {
   linear<GroupedLinearWgmma>("wgmma", KB_BF16, 65536, 8, 2048, 2048, true, true);
   linear<GroupedLinearWgmma>("wgmma", KB_BF16, 262144, 64, 512, 512, true, false);
   outer<GroupedOuterWgmma>("wgmma", KB_BF16, 262144, 64, 512, 512, false, false);
+  outer<GroupedOuterWgmma>("wgmma", KB_BF16, 262144, 64, 512, 512, false, true);
+  outer<GroupedOuterWgmma>("wgmma", KB_BF16, 262144, 64, 512, 512, false, true, KB_F32);
   outer<GroupedOuterWgmma>("wgmma", KB_BF16, 65536, 64, 1408, 2048, false, false);
   outer<GroupedOuterWgmma>("wgmma", KB_BF16, 65536, 64, 2048, 1408, false, false);
   outer<GroupedOuterWgmma>("wgmma", KB_BF16, 65536, 64, 1408, 2048, true, true);
