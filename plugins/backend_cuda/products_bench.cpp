@@ -125,6 +125,7 @@ static void all() {
   matmul(KB_BF16, 1, 8192, 8192, 8192, false, true);
   matmul(KB_BF16, 1, 8192, 8192, 8192, true, false);
   matmul(KB_BF16, 1, 32768, 1024, 1024, false, true);
+  matmul(KB_BF16, 1, 32768, 1024, 512, false, true);
   matmul(KB_F32, 1, 4096, 4096, 4096, false, true);
   matmul(KB_BF16, 64, 1024, 1408, 2048, false, true);
   experts(8192, 8, 64, 512);

@@ -58,6 +58,13 @@ TEST(CudaMatmul, EqualsThePlainLoopsOverOddSizes) {
                 << dtype_name(dtype) << " " << m << "x" << n << "x" << k << " ta " << (t & 1) << " tb " << (t >> 1);
 }
 
+// Results large enough that the algorithm is our choice and not the heuristic's.
+TEST(CudaMatmul, EqualsThePlainLoopsForLargeResults) {
+  KB_NEEDS_DEVICE();
+  for (int t = 0; t < 8; ++t)
+    EXPECT_LT(matmul_error(KB_BF16, 1, 8000, 1032, 40, t & 1, t & 2, false, t & 4), tolerance(KB_BF16)) << t;
+}
+
 TEST(CudaMatmul, SumsLongInnerWidthsInFp32) {
   KB_NEEDS_DEVICE();
   for (uint32_t dtype : {KB_F32, KB_BF16})
