@@ -1,22 +1,10 @@
 #include "matmul.h"
 
-#include <utility>
-
+#include "matmul_parts.h"
 #include "product_errors.h"
 
 namespace kb::cuda {
 namespace {
-
-constexpr uint64_t kWorkspace = uint64_t(32) << 20;  // what cuBLAS asks for on Hopper
-constexpr uint32_t kAlignment = 16;                  // of operands, in bytes: rows of an arena are aligned no further
-constexpr uint64_t kWorkspaceAlignment = 256;        // an arena gives 64; cuBLASLt refuses less than this
-
-// y [batch, m, n] = a [batch, m, k] b [batch or 1, k, n]
-struct Product {
-  int64_t batch, m, n, k;
-  bool ta, tb, b_batched;
-  bool empty() const { return batch * m * n == 0; }
-};
 
 Product product_of(const Call& c, const ops::Matmul& op) {
   const kb_type &a = c.in(0), &b = c.in(1), &y = c.out(0);
@@ -26,82 +14,17 @@ Product product_of(const Call& c, const ops::Matmul& op) {
   if (!p.b_batched && !op.ta) p.m *= p.batch, p.batch = 1;
   return p;
 }
+bool nothing(const Product& p) { return p.empty() || p.k == 0; }
+cublasLtHandle_t handle_of(const Call& c) { return static_cast<cublasLtHandle_t>(c.c->device->cublaslt); }
+cudaStream_t stream_of(const Call& c) { return static_cast<cudaStream_t>(c.c->device->stream); }
 
-class Layout {
- public:
-  Layout() = default;
-  Layout(const Layout&) = delete;
-  ~Layout() {
-    if (l_) cublasLtMatrixLayoutDestroy(l_);
-  }
-  // Column-major rows x cols without gaps; `stride` elements from one entry of the batch to the next.
-  void make(cudaDataType_t type, int64_t rows, int64_t cols, int64_t batch, int64_t stride) {
-    check(cublasLtMatrixLayoutCreate(&l_, type, uint64_t(rows), uint64_t(cols), rows), "a matrix layout");
-    if (batch == 1) return;
-    const auto count = int32_t(batch);
-    check(cublasLtMatrixLayoutSetAttribute(l_, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
-          "batch count");
-    check(cublasLtMatrixLayoutSetAttribute(l_, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
-          "batch stride");
-  }
-  cublasLtMatrixLayout_t get() const { return l_; }
-
- private:
-  cublasLtMatrixLayout_t l_ = nullptr;
-};
-
-class Preference {
- public:
-  Preference() { check(cublasLtMatmulPreferenceCreate(&p_), "a preference"); }
-  Preference(const Preference&) = delete;
-  ~Preference() { cublasLtMatmulPreferenceDestroy(p_); }
-  template <class T>
-  void set(cublasLtMatmulPreferenceAttributes_t a, T v) {
-    check(cublasLtMatmulPreferenceSetAttribute(p_, a, &v, sizeof v), "a preference");
-  }
-  cublasLtMatmulPreference_t get() const { return p_; }
-
- private:
-  cublasLtMatmulPreference_t p_ = nullptr;
-};
-
-// Which of what the heuristic names, best first, to take. It likes tiles of 256 x 128, on which both halves of a block write their results
-// at once and nobody multiplies meanwhile. With a short inner axis that costs more than smaller tiles, which take turns: on an H200
-// 6 to 17 % of the time (plugins/backend_cuda/README.md). Chosen from shapes alone, so that bits repeat.
-const cublasLtMatmulHeuristicResult_t& choose(const cublasLtMatmulHeuristicResult_t* found, int n, int64_t k,
-                                              bool adds) {
-  constexpr int64_t kShort = 2048;
-  constexpr float kWaves = 1.5f;  // of the first: fewer, and a last wave of small tiles may cost what they gain
-  if (k > kShort || found[0].wavesCount < kWaves) return found[0];
-  const auto get = [](const cublasLtMatmulHeuristicResult_t& h, cublasLtMatmulAlgoConfigAttributes_t a) {
-    int v = 0;
-    size_t bytes = 0;
-    return cublasLtMatmulAlgoConfigGetAttribute(&h.algo, a, &v, sizeof v, &bytes) == CUBLAS_STATUS_SUCCESS ? v : -1;
-  };
-  const int first = get(found[0], CUBLASLT_ALGO_CONFIG_TILE_ID);
-  if (first != CUBLASLT_MATMUL_TILE_256x128 && first != CUBLASLT_MATMUL_TILE_128x256) return found[0];
-  int want[2] = {CUBLASLT_MATMUL_TILE_128x160, CUBLASLT_MATMUL_TILE_128x128};
-  if (adds) std::swap(want[0], want[1]);
-  for (const int tile : want)
-    for (int i = 1; i < n; ++i)
-      if (get(found[i], CUBLASLT_ALGO_CONFIG_TILE_ID) == tile && get(found[i], CUBLASLT_ALGO_CONFIG_SPLITK_NUM) <= 1)
-        return found[i];
-  return found[0];
+void sum_of_nothing(const Call& c) {
+  const int64_t bytes = elements(c.out(0)) * (c.out(0).dtype == KB_BF16 ? 2 : 4);
+  if (bytes && !c.adds(0))
+    check(cudaMemsetAsync(c.put<char>(0), 0, size_t(bytes), stream_of(c)), "clearing the product");
 }
 
 }  // namespace
-
-struct MatmulPlan {
-  Product product;
-  cublasLtMatmulDesc_t desc = nullptr;
-  Layout left, right, result;
-  cublasLtMatmulAlgo_t algo{};
-  ~MatmulPlan() {
-    if (desc) cublasLtMatmulDescDestroy(desc);
-  }
-};
-Matmul::Plan::Plan() = default;
-Matmul::Plan::~Plan() = default;
 
 void Matmul::supports(const Call& c, const Op&) {
   const uint32_t t = c.in(0).dtype;
@@ -111,66 +34,78 @@ void Matmul::supports(const Call& c, const Op&) {
     fail("matmul operands and result must have one type on CUDA but got ", dtype_name(t), ", ",
          dtype_name(c.in(1).dtype), " and ", dtype_name(c.out(0).dtype));
 }
-
-uint64_t Matmul::workspace(const Call& c, const Op& op) {
-  const Product p = product_of(c, op);
-  return p.empty() || p.k == 0 ? 0 : kWorkspace + kWorkspaceAlignment;
-}
-
-// cuBLASLt is column-major: what it sees is y' [n, m] = b' [n, k] a' [k, m], each a transpose that costs nothing.
-std::unique_ptr<Matmul::Plan> Matmul::prepare(const Call& c, const Op& op) {
+uint64_t Matmul::workspace(const Call& c, const Op& op) { return nothing(product_of(c, op)) ? 0 : LtProduct::kRoom; }
+std::unique_ptr<MatmulPlan> Matmul::prepare(const Call& c, const Op& op) {
   auto plan = std::make_unique<Plan>();
   const Product p = product_of(c, op);
-  if (p.empty() || p.k == 0) return plan;
-  plan->state = std::make_unique<MatmulPlan>();
-  MatmulPlan& s = *plan->state;
-  s.product = p;
-  const auto type_of = [](const kb_type& t) { return t.dtype == KB_BF16 ? CUDA_R_16BF : CUDA_R_32F; };
-  const cudaDataType_t type = type_of(c.in(0));
-  check(cublasLtMatmulDescCreate(&s.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a matmul description");
-  const cublasOperation_t left = p.tb ? CUBLAS_OP_T : CUBLAS_OP_N, right = p.ta ? CUBLAS_OP_T : CUBLAS_OP_N;
-  check(cublasLtMatmulDescSetAttribute(s.desc, CUBLASLT_MATMUL_DESC_TRANSA, &left, sizeof left), "transposition of b");
-  check(cublasLtMatmulDescSetAttribute(s.desc, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right),
-        "transposition of a");
-  s.left.make(type, p.tb ? p.k : p.n, p.tb ? p.n : p.k, p.batch, p.b_batched ? p.k * p.n : 0);
-  s.right.make(type, p.ta ? p.m : p.k, p.ta ? p.k : p.m, p.batch, p.m * p.k);
-  s.result.make(type_of(c.out(0)), p.n, p.m, p.batch, p.m * p.n);
-  Preference want;
-  want.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, size_t(kWorkspace));
-  // Split sums meet in fp32 in the workspace: in the result's type they would lose bits.
-  want.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  for (auto a : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    want.set(a, kAlignment);
-  constexpr int kAsked = 8;
-  cublasLtMatmulHeuristicResult_t found[kAsked] = {};
-  int n = 0;
-  check(cublasLtMatmulAlgoGetHeuristic(static_cast<cublasLtHandle_t>(c.c->device->cublaslt), s.desc, s.left.get(),
-                                       s.right.get(), s.result.get(), s.result.get(), want.get(), kAsked, found, &n),
-        "the search for an algorithm");
-  if (n < 1)
-    fail("cuBLASLt must have an algorithm for ", p.batch, " products of ", p.m, "x", p.k, " by ", p.k, "x", p.n,
-         " but has none");
-  s.algo = (type == CUDA_R_16BF ? choose(found, n, p.k, c.adds(0)) : found[0]).algo;
+  if (!nothing(p))
+    plan->product =
+        std::make_unique<LtProduct>(p, c.in(0).dtype == KB_BF16, c.out(0).dtype == KB_F32, c.adds(0), handle_of(c));
   return plan;
 }
-
-void Matmul::launch(const Call& c, const Op& op, Plan& plan) {
+void Matmul::launch(const Call& c, const Op&, Plan& plan) {
   if (!c.wanted(0)) return;
-  const auto stream = static_cast<cudaStream_t>(c.c->device->stream);
-  if (!plan.state) {  // a sum of nothing
-    const int64_t bytes = elements(c.out(0)) * (c.out(0).dtype == KB_BF16 ? 2 : 4);
-    if (bytes && !c.adds(0)) check(cudaMemsetAsync(c.put<char>(0), 0, size_t(bytes), stream), "clearing the product");
-    return;
+  if (!plan.product) return sum_of_nothing(c);
+  plan.product->run(c.get<void>(0), c.get<void>(1), c.put<void>(0), c.adds(0), c.c->workspace, stream_of(c));
+}
+
+namespace {
+
+// The f32 operand as [rows, cols], cut into [rows, 3, cols] of bf16; the product with that has the result's parts, [rows, 3, cols]
+// too, side by side or one below the other.
+struct Mixed {
+  Product product;  // with the three parts as one operand
+  Parts operand, result;
+  uint64_t cut() const { return uint64_t(operand.rows * operand.cols) * 6; }
+  uint64_t sums() const { return uint64_t(result.rows * result.cols) * 12; }
+};
+Mixed mixed_of(const Call& c, const ops::Matmul& op) {
+  Product p = product_of(c, op);
+  Mixed x{p, {}, {}};
+  if (op.tb) {
+    x.operand = {1, p.n * p.k}, x.result = {p.m, p.n};
+    x.product.n *= 3;
+  } else {
+    x.operand = {p.k, p.m}, x.result = {1, p.m * p.n};
+    x.product.m *= 3;
   }
-  (void)op;
-  const MatmulPlan& s = *plan.state;
-  const float one = 1, keep = c.adds(0) ? 1 : 0;
-  const auto room = (uintptr_t(c.c->workspace) + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
-  check(cublasLtMatmul(static_cast<cublasLtHandle_t>(c.c->device->cublaslt), s.desc, &one, c.get<char>(1), s.left.get(),
-                       c.get<char>(0), s.right.get(), &keep, c.put<char>(0), s.result.get(), c.put<char>(0),
-                       s.result.get(), &s.algo, reinterpret_cast<void*>(room), kWorkspace, stream),
-        "cublasLtMatmul");
+  return x;
+}
+uint64_t rounded(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+void MatmulMixed::supports(const Call& c, const Op& op) {
+  const uint32_t a = c.in(0).dtype, b = c.in(1).dtype;
+  const bool forward = a == KB_BF16 && b == KB_F32 && !op.ta && op.tb && c.in(1).rank == 2,
+             weight = a == KB_F32 && b == KB_BF16 && op.ta && !op.tb && c.in(0).rank == 2 && c.in(1).rank == 2;
+  if (!forward && !weight)
+    fail(
+        "matmul of two types takes bf16 [.., m, k] with f32 [n, k] transposed, or f32 [k, m] transposed with bf16 [k, "
+        "n], but got ",
+        dtype_name(a), op.ta ? " transposed" : "", " with ", dtype_name(b), op.tb ? " transposed" : "");
+  if (c.out(0).dtype != KB_F32) fail("matmul of two types has an f32 result but got ", dtype_name(c.out(0).dtype));
+}
+uint64_t MatmulMixed::workspace(const Call& c, const Op& op) {
+  const Mixed x = mixed_of(c, op);
+  return nothing(x.product) ? 0 : rounded(x.cut()) + rounded(x.sums()) + LtProduct::kRoom;
+}
+std::unique_ptr<MatmulPlan> MatmulMixed::prepare(const Call& c, const Op& op) {
+  auto plan = std::make_unique<Plan>();
+  const Mixed x = mixed_of(c, op);
+  if (!nothing(x.product)) plan->product = std::make_unique<LtProduct>(x.product, true, true, false, handle_of(c));
+  return plan;
+}
+void MatmulMixed::launch(const Call& c, const Op& op, Plan& plan) {
+  if (!c.wanted(0)) return;
+  if (!plan.product) return sum_of_nothing(c);
+  const Mixed x = mixed_of(c, op);
+  char *cut = static_cast<char*>(c.c->workspace), *sums = cut + rounded(x.cut()), *room = sums + rounded(x.sums());
+  const bool b_is_cut = op.tb;
+  check(cut_in_three(c.get<float>(b_is_cut ? 1 : 0), x.operand, cut, stream_of(c)), "the cut into three");
+  plan.product->run(b_is_cut ? c.get<void>(0) : cut, b_is_cut ? cut : c.get<void>(1), sums, false, room, stream_of(c));
+  check(add_three(reinterpret_cast<const float*>(sums), x.result, c.put<float>(0), c.adds(0), stream_of(c)),
+        "the sum of three");
 }
 
 }  // namespace kb::cuda

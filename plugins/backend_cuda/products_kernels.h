@@ -5,8 +5,8 @@
 #include "matmul.h"
 
 // Comma-separated kernel<kb::cuda::X>(), as in plugins/backend_cpu/kernels.h.
-#define KB_CUDA_PRODUCT_KERNELS                                                                         \
-  kernel<kb::cuda::Matmul>(), kernel<kb::cuda::ExpertSortKernel>(), kernel<kb::cuda::DispatchKernel>(), \
-      kernel<kb::cuda::CombineKernel>(), kernel<kb::cuda::GroupedLinearWgmma>(),                        \
-      kernel<kb::cuda::GroupedLinearSimt>(), kernel<kb::cuda::GroupedOuterWgmma>(),                     \
+#define KB_CUDA_PRODUCT_KERNELS                                                                                      \
+  kernel<kb::cuda::Matmul>(), kernel<kb::cuda::MatmulMixed>(), kernel<kb::cuda::ExpertSortKernel>(),                 \
+      kernel<kb::cuda::DispatchKernel>(), kernel<kb::cuda::CombineKernel>(), kernel<kb::cuda::GroupedLinearWgmma>(), \
+      kernel<kb::cuda::GroupedLinearSimt>(), kernel<kb::cuda::GroupedOuterWgmma>(),                                  \
       kernel<kb::cuda::GroupedOuterSimt>()

@@ -89,6 +89,48 @@ TEST(CudaMatmul, AddsBf16ProductsToFp32Sums) {
     EXPECT_LT(matmul_error(KB_BF16, 1, 72, 40, 104, t & 1, t & 2, false, t & 4, KB_F32), 2e-6) << t;
 }
 
+// bf16 with f32, as accurate as if both were f32: the bf16 operand alone is rounded, and that is done before the reference, whose
+// own sums of 1,000 floats are off by 1e-6.
+TEST(CudaMatmulMixed, EqualsThePlainLoopsInFp32) {
+  KB_NEEDS_DEVICE();
+  for (const bool forward : {true, false})
+    for (const bool add : {false, true})
+      for (int64_t m : {1, 3, 64, 130})
+        for (int64_t n : {1, 5, 64, 129})
+          for (int64_t k : {1, 17, 64, 1000}) {
+            const Array a = normal(forward ? KB_BF16 : KB_F32, forward ? Shape{m, k} : Shape{k, m}, 1),
+                        b = normal(forward ? KB_F32 : KB_BF16, forward ? Shape{n, k} : Shape{k, n}, 2, 1e-3);
+            std::vector<Array> out{normal(KB_F32, {m, n}, 3)};
+            std::vector<float> want = floats_of(out[0]);
+            reference::matmul<float>(1, m, n, k, !forward, forward, false, add, floats_of(a).data(),
+                                     floats_of(b).data(), want.data());
+            kbtest::Options o;
+            o.accumulate = add;
+            run_device(kernel_table<MatmulMixed>(), flags(!forward, forward), {&a, &b}, out, o);
+            ASSERT_LT(error_of(out[0], want), 5e-6) << m << "x" << n << "x" << k << (forward ? "" : " of a weight");
+          }
+}
+TEST(CudaMatmulMixed, KeepsInfinityAndNaN) {
+  KB_NEEDS_DEVICE();
+  Array a = array(KB_BF16, {3, 2}, {1, 1, 1, 1, 1, 1}), b = array(KB_F32, {3, 2}, {INFINITY, 1, NAN, 1, 3e38, 1});
+  std::vector<Array> out{array(KB_F32, {3, 3})};
+  run_device(kernel_table<MatmulMixed>(), flags(false, true), {&a, &b}, out);
+  EXPECT_EQ(out[0].at(0), INFINITY);
+  EXPECT_TRUE(std::isnan(out[0].at(1)));
+  EXPECT_NEAR(out[0].at(2), 3e38, 1e32);
+}
+TEST(CudaMatmulMixed, DeclinesOtherLayoutsInASentence) {
+  KB_NEEDS_DEVICE();
+  const Array a = array(KB_BF16, {4, 4}), b = array(KB_F32, {4, 4});
+  std::vector<Array> out{b};
+  try {
+    run_device(kernel_table<MatmulMixed>(), flags(false, false), {&a, &b}, out);
+    FAIL() << "was accepted";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("but got bf16 with f32"), std::string::npos) << e.what();
+  }
+}
+
 TEST(CudaMatmul, NothingInUseGivesZerosOrLeavesTheSum) {
   KB_NEEDS_DEVICE();
   const Array a = array(KB_BF16, {0, 8}), b = array(KB_BF16, {0, 5});

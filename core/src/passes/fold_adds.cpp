@@ -2,16 +2,11 @@
 // gradients that meet at one value, and the addition to the gradient accumulators of the store. These are wide: a narrow
 // product is made wide by its kernel, which also keeps the bits that a narrow result would lose.
 #include "passes/passes.h"
+#include "passes/widens.h"
 
 #include <algorithm>
 
 namespace kitbash {
-
-namespace {
-bool widens(uint32_t from, uint32_t to) {
-  return (from == KB_BF16 && (to == KB_F32 || to == KB_F64)) || (from == KB_F32 && to == KB_F64);
-}
-}  // namespace
 
 int64_t fold_adds(Graph& g, const Accumulates& accumulates) {
   std::vector<int32_t> uses(g.values.size(), 0);

@@ -1,5 +1,5 @@
 // passes.h: what happens to a graph between building and running, in this order:
-//   build -> (shard) -> differentiate -> recompute -> fold_adds -> schedule -> fuse (CUDA) or row runs (CPU) -> arena
+//   build -> (shard) -> differentiate -> recompute -> fold_adds -> fold_casts -> schedule -> fuse (CUDA) or row runs (CPU) -> arena
 // shard is a slot: nothing stands there yet. Each pass is one file with its own test.
 #pragma once
 #include <functional>
@@ -28,6 +28,10 @@ int64_t recompute_segments(Graph& g, Recompute how = Recompute::block);
 // device has such a kernel for the node as it stands. Returns the number of folded adds.
 using Accumulates = std::function<bool(const Node&, uint32_t)>;
 int64_t fold_adds(Graph& g, const Accumulates& accumulates);
+
+// A product whose operand is a cast to a wider type reads the narrow value, where `runs(node)` says that the device has a kernel
+// for the node as it then stands. Returns the number of operands.
+int64_t fold_casts(Graph& g, const std::function<bool(const Node&)>& runs);
 
 // Live nodes in the order of building; a clone stands just before its first consumer. With `first`, everything that this
 // value needs comes before everything else (apply decides step_ok before it changes anything).

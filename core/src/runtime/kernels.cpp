@@ -32,7 +32,9 @@ bool left_out(const std::string& name) {
 }
 }  // namespace
 
-Choice choose_kernel(const Graph& g, const Node& n, Device& device) {
+namespace {
+// The first that takes the node; its `kernel` is null when none does.
+Choice find_kernel(const Graph& g, const Node& n, Device& device) {
   const NodeCall c(g, n, &device.table());
   Choice out;
   for (const auto& k : device.registry().kernels(n.op->name, device.kind())) {
@@ -46,9 +48,19 @@ Choice choose_kernel(const Graph& g, const Node& n, Device& device) {
     } else {
       out.kernel = k.table;
       out.provider = k.provider;
-      return out;
+      break;
     }
   }
+  return out;
+}
+}  // namespace
+
+bool can_run(const Graph& g, const Node& n, Device& device) { return find_kernel(g, n, device).kernel; }
+
+Choice choose_kernel(const Graph& g, const Node& n, Device& device) {
+  Choice out = find_kernel(g, n, device);
+  if (out.kernel) return out;
+  const NodeCall c(g, n, &device.table());
   std::string operands;
   for (const auto& t : c.in)
     operands += (operands.empty() ? "" : ", ") + (t.type.dtype ? type_text(t.type) : std::string("none"));

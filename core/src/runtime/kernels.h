@@ -23,6 +23,9 @@ struct Choice {
 };
 Choice choose_kernel(const Graph& g, const Node& n, Device& device);
 
+// For fold_casts: whether a kernel takes the node as it stands.
+bool can_run(const Graph& g, const Node& n, Device& device);
+
 // For fold_adds: whether every kernel of the op can add to the output, and one takes the node as it stands. `device` may be
 // null when none is open: then the kernels of `kind` are taken at their word.
 bool can_accumulate(const Graph& g, const Node& n, uint32_t output, Registry& registry, kb_device_kind kind,

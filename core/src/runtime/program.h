@@ -23,7 +23,7 @@ enum class Check { none, finite, range };
 
 class Program {
  public:
-  // Runs fold_adds, schedule and the arena on the graph. An output named "step_ok" guards the writes of apply.
+  // Runs fold_adds, fold_casts, schedule and the arena on the graph. An output named "step_ok" guards the writes of apply.
   // `together`: small nodes run as one, on the CPU in row runs, tile by tile, on CUDA fused. Without it every node is run by
   // itself and can be checked.
   Program(std::unique_ptr<Graph> g, Device& device, ArenaMode mode, bool together = true);
