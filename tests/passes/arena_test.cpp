@@ -111,6 +111,17 @@ TEST_F(Plan, copies_to_the_store_after_the_last_reader_of_the_old_value) {
   EXPECT_GE(plan.copies_out[0].position, int32_t(test::position(plan.order, g->values[later.id].maker)));
 }
 
+TEST_F(Plan, makes_a_value_in_the_store_when_nobody_reads_the_old_one) {
+  const kb::Value w{&b, bench.stored(*g, "w", {8, 16})}, y = b.matmul(x, b.permute(x, {1, 0}));
+  const kb::Value z = b.matmul(y, x);
+  g->write(w.id, z.id);
+  g->output("out", b.exp(z).id);
+  make();
+  EXPECT_EQ(home(z).home, Buffer::Home::store);
+  EXPECT_EQ(home(z).entry, "w");
+  EXPECT_TRUE(plan.copies_out.empty());
+}
+
 TEST_F(Plan, leaves_a_stored_value_alone_that_is_not_written) {
   const kb::Value old{&b, bench.stored(*g, "weight", {8, 16})}, now = b.exp(old);
   g->output("out", now.id);

@@ -135,6 +135,14 @@ struct Planner {
     return !n.alias.empty() && n.alias[o] >= 0 ? n.in[size_t(n.alias[o])] : 0;
   }
 
+  // The store entry that a value becomes, where its old content is not read at all: it is then made in place. Else empty.
+  std::string made_in(ValueId v) const {
+    if (write_of[v] < 0) return {};
+    const std::string& entry = g.writes[size_t(write_of[v])].name;
+    const auto r = g.reads.find(entry);
+    return r == g.reads.end() || last_use[root[r->second]] < 0 ? entry : std::string();
+  }
+
   void assign_output(const Node& n, size_t o, int32_t p) {
     const ValueId v = n.out[o];
     const kb_type& t = g.type(v);
@@ -154,6 +162,7 @@ struct Planner {
           break;
         }
     }
+    if (const std::string entry = buffer < 0 ? made_in(v) : ""; !entry.empty()) buffer = store_of(entry, type_bytes(t));
     if (buffer < 0) buffer = new_buffer(Buffer::Home::arena, type_bytes(t), p, plan.order[size_t(p)]);
     plan.buffer_of[v] = buffer;
     plan.buffers[size_t(buffer)].last = std::max({plan.buffers[size_t(buffer)].last, last_use[v], p});
