@@ -4,9 +4,11 @@
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "kitbash/error.h"
 
@@ -24,11 +26,16 @@ void ok(fe::error_t e, const char* what) {
   if (!e.is_good()) fail("cuDNN must take this attention but ", what, " says: ", e.get_message());
 }
 
-// cuDNN and its handle for this process. Never closed: at exit the driver may be gone before it.
+// cuDNN and its handle for this process; the host has none to give, since it opens no library that a recipe may not need. Never
+// closed: at exit the driver may be gone before it.
 struct Library {
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;
-  std::map<Shape, std::unique_ptr<kb::cudnn::Graph>> graphs;
+  struct Known {
+    std::unique_ptr<kb::cudnn::Graph> graph;
+    std::string declined;  // why there is none
+  };
+  std::map<Shape, Known> graphs;
 
   void open() {
     if (handle) return;
@@ -169,9 +176,17 @@ const kb::cudnn::Graph& kb::cudnn::Graph::of(const Shape& s) {
   const std::lock_guard hold(l.mutex);
   try {
     l.open();
-    auto& g = l.graphs[s];
-    if (!g) g = std::make_unique<Built>(s, l.handle);
-    return *g;
+    Library::Known& known = l.graphs[s];
+    if (!known.declined.empty()) throw Error(known.declined);
+    if (!known.graph) {
+      try {
+        known.graph = std::make_unique<Built>(s, l.handle);
+      } catch (const Error& e) {  // to build it again would take as long and say the same
+        known.declined = e.what();
+        throw;
+      }
+    }
+    return *known.graph;
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {  // the frontend's own: a function or a CUDA library that is not found

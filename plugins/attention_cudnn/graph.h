@@ -31,7 +31,7 @@ class Graph {
   static const Graph& of(const Shape& s);
   virtual ~Graph() = default;
   virtual size_t workspace() const = 0;  // bytes
-  // Enqueues; may be captured. `workspace` needs 256-byte alignment.
+  // Enqueues; may be captured. `workspace` and operands: 256-byte alignment, rows of q, k, v, o 16.
   virtual void run(const Operands& operands, void* workspace, cudaStream_t stream) const = 0;
 };
 

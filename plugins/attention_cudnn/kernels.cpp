@@ -14,23 +14,31 @@ Shape shape_of(const Call& c, const O& op, bool backward) {
           float(op.scale)};
 }
 
+constexpr int64_t kLength = 512;  // 256: slower by half; 2,048: faster by a third
+
 // What can be said without cuDNN comes first: it takes a second to load.
 void decline(const Call& c, const Shape& s) {
   if (c.in(0).dtype != KB_BF16) fail("cuDNN's attention takes bf16 here but got ", dtype_name(c.in(0).dtype));
   if (!c.c->device || c.c->device->arch != 90)
-    fail("cuDNN's attention was tried on compute capability 9.0 alone but got ", c.c->device ? c.c->device->arch : 0);
+    fail("cuDNN's attention was tried on compute capability 9.0 alone but got ",
+         c.c->device ? double(c.c->device->arch) / 10 : 0.0);
   if (s.documents < 1) fail("cuDNN's attention needs room for a document but got none");
   if (s.tokens > INT32_MAX / 2) fail("cuDNN's attention takes fewer than 2^30 tokens but got ", s.tokens);
   if (s.heads > kMostHeads) fail("cuDNN's attention takes at most ", kMostHeads, " heads here but got ", s.heads);
+  if (s.tokens < kLength * s.documents)
+    fail("cuDNN's attention takes room for ", kLength, " tokens a document and more, for which it is faster, but got ",
+         s.tokens, " for ", s.documents);
   for (const int64_t width : {s.key_width, s.value_width})
     if (width % 8 != 0 || width > 256)
       fail("cuDNN's attention takes multiples of 8 channels up to 256 but got ", s.key_width, "/", s.value_width);
 }
 
-// Parts of a workspace, one after the other.
+// Parts of a workspace, one after the other, from the first multiple of 256 bytes on.
+constexpr size_t kSlack = 192;  // the host aligns to 64
+char* aligned(void* base) { return reinterpret_cast<char*>(rounded(reinterpret_cast<size_t>(base))); }
 class Parts {
  public:
-  explicit Parts(void* base) : base_(static_cast<char*>(base)) {}
+  explicit Parts(void* base) : base_(aligned(base)) {}
   template <class T>
   T* take(size_t n) {
     char* at = base_ ? base_ + used_ : nullptr;
@@ -58,7 +66,8 @@ Operands operands(const Packing& p) {
   return all;
 }
 
-// A result, or a part of the workspace for one that nobody wants: a graph writes all of its results.
+// A result, or a part of the workspace for one that nobody wants: a graph writes all of its results. The room is always asked for,
+// since what is wanted is known at the launch alone.
 void* result(const Call& c, uint32_t i, size_t bytes, Parts& parts) {
   char* spare = parts.take<char>(bytes);
   return c.wanted(i) ? c.put<void>(i) : spare;
@@ -97,7 +106,7 @@ BackwardParts backward_parts(const Call& c, const Shape& s) {
 }
 // The frontend wants operands that it may write, and does not.
 void* in(const Call& c, uint32_t i) { return const_cast<void*>(c.get<void>(i)); }
-void* at(const Call& c, size_t offset) { return static_cast<char*>(c.c->workspace) + offset; }
+void* at(const Call& c, size_t offset) { return aligned(c.c->workspace) + offset; }
 cudaStream_t stream_of(const Call& c) { return static_cast<cudaStream_t>(c.c->device->stream); }
 
 }  // namespace
@@ -109,7 +118,7 @@ void Attention::supports(const Call& c, const Op& op) {
 }
 uint64_t Attention::workspace(const Call& c, const Op& op) {
   const Shape s = shape_of(c, op, false);
-  return forward_parts(c, s).used + Graph::of(s).workspace();
+  return kSlack + forward_parts(c, s).used + Graph::of(s).workspace();
 }
 void Attention::launch(const Call& c, const Op& op) {
   if (!c.wanted(0) && !c.wanted(1) && !c.wanted(2)) return;
@@ -130,9 +139,16 @@ void Attention::launch(const Call& c, const Op& op) {
 void AttentionBackward::supports(const Call& c, const Op& op) {
   const Shape s = shape_of(c, op, true);
   decline(c, s);
-  if (s.key_width > 192 || s.value_width > 128)  // cuDNN 9.14 takes 256/256, and its gradients are wrong
-    fail("cuDNN's attention_backward takes up to 192/128 channels here but got ", s.key_width, "/", s.value_width);
-  constexpr size_t kMost = size_t(256) << 20;
+  // cuDNN 9.14 takes more, 256/256 and 176/16 say, and its gradients are wrong; with other multiples of 8 the frontend sizes its
+  // workspace by documents x tokens and not by tokens.
+  const bool narrow = s.key_width <= 128 && s.value_width <= 128,
+             latent = s.key_width > 128 && s.key_width <= 192 && s.value_width > 64 && s.value_width <= 128;
+  if (!(narrow || latent) || s.key_width % 16 || s.value_width % 16)
+    fail(
+        "cuDNN's attention_backward takes multiples of 16 channels here, up to 128/128, or above 128/64 up to 192/128, "
+        "but got ",
+        s.key_width, "/", s.value_width);
+  constexpr size_t kMost = size_t(64) << 20;
   if (s.deterministic && deterministic_bytes(s) > kMost)
     fail("cuDNN's attention_backward with sums in a fixed order may take ", kMost >> 20, " MiB but needs ",
          deterministic_bytes(s) >> 20, "; set train.deterministic = false");
@@ -140,7 +156,7 @@ void AttentionBackward::supports(const Call& c, const Op& op) {
 }
 uint64_t AttentionBackward::workspace(const Call& c, const Op& op) {
   const Shape s = shape_of(c, op, true);
-  return backward_parts(c, s).used + Graph::of(s).workspace();
+  return kSlack + backward_parts(c, s).used + Graph::of(s).workspace();
 }
 void AttentionBackward::launch(const Call& c, const Op& op) {
   const Shape s = shape_of(c, op, true);

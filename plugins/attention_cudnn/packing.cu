@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kitbash/error.h"
 #include "packing.h"
 

@@ -26,13 +26,13 @@ inline int64_t chunk_bound(const Problem& p) { return p.tokens / kChunk + p.docu
 struct Segment {  // of a document: tokens lo .. hi, `place` of `of`; first: number of its first chunk
   int32_t document, place, of, lo, hi, first;
 };
-// Documents with tokens come first; if any is cut, all segments of these are at most `budget`.
+// Documents with tokens come first; if any is cut, all segments of these are at most `budget` (segment_budget).
 struct Segments {  // at null: documents are not cut
   Segment* at;     // [budget + documents]
   int32_t* count;  // [1]
-  float*
-      ends;  // [budget, heads, D (key), D (value)]: E, then what enters the next segment (in reverse: the one before)
-  float* maps;  // [budget, heads, D, D]: M
+  // [budget, heads, D (key), D (value)]. ends: E, then what enters the next segment (in reverse: the one before); of a
+  // document's last, with slots, the final state until it is delivered. maps: M.
+  float *ends, *maps;
 };
 
 struct Chunks {            // buffers of a call, in bf16 where nothing else is said

@@ -10,11 +10,10 @@ namespace kda::cuda {
 
 constexpr int kStages = 2;
 
-// Groups: warpgroups, each with 64 columns of the state.
 constexpr int kStripRow = 24, kStrip = kChunk * kStripRow;  // elements: a warp's sixteen columns of 64 rows
 
-template <int D, int Groups, bool Keeps,
-          bool Short>  // Keeps: states go to memory; Short: the part that the sweep needs
+// Groups: warpgroups, each with 64 columns of the state. Keeps: states go to memory. Short: the part that the sweep needs.
+template <int D, int Groups, bool Keeps, bool Short>
 struct Stage {
   static constexpr int kWidth = 64 * Groups, kThreads = 128 * Groups;  // columns of the state, a block
   static constexpr int kSize = Short ? Record<D>::kQin : Record<D>::kSize;

@@ -19,8 +19,10 @@ std::vector<T> first_state(const Problem<T>& p, const Span& s) {  // [K, V]
 template <class T>
 void step(const Problem<T>& p, int64_t t, int64_t h, T* S, T* e) {
   const T *k = p.k + p.key(t, h), *g = p.g + p.key(t, h), *v = p.v + p.value(t, h);
-  for (int64_t i = 0; i < p.K; ++i)
-    for (int64_t j = 0; j < p.V; ++j) S[i * p.V + j] *= std::exp(g[i]);
+  for (int64_t i = 0; i < p.K; ++i) {
+    const T decay = std::exp(g[i]);
+    for (int64_t j = 0; j < p.V; ++j) S[i * p.V + j] *= decay;
+  }
   for (int64_t j = 0; j < p.V; ++j) {
     e[j] = v[j];
     for (int64_t i = 0; i < p.K; ++i) e[j] -= S[i * p.V + j] * k[i];

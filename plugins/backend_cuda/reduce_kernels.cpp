@@ -50,6 +50,7 @@ void AmaxKernel::launch(const Call& c, const Op& o) {
 }
 
 namespace {
+static_assert(kMostSquares == KB_MAX_IN);
 Squares squares(const Call& c) {
   Squares s{};
   s.count = int(c.n_in());

@@ -10,7 +10,7 @@ struct Muon : kb::Optimizer<Muon> {
 
   kb::Values step(kb::Builder& b, const kb::Target& p) const {
     const kb::Shape s = p.w.shape();
-    if (p.role != KB_MATRIX || s.n < 2) return kb::step_with(b, others, p);
+    if (p.role != KB_MATRIX || s.n < 2) return kb::leave_to(b, others, p);
     // [out, in] in blocks of rows, or [experts, out, in] in blocks of experts.
     const int64_t blocks = std::max<int64_t>(1, p.blocks), cols = s[-1], rows = s.size() / cols / blocks;
     if (rows * cols * blocks != s.size())

@@ -87,10 +87,11 @@ class DeviceCall {
       : k_(k), attrs_(attrs), options_(o) {
     for (const Array* a : in) {
       void* p = nullptr;
+      in_memory_.push_back(nullptr);
       if (a->type.dtype != KB_NONE) {
         memory_.push_back(std::make_unique<DeviceBytes>(a->bytes.size()));
         memory_.back()->from(a->bytes.data());
-        p = memory_.back()->data();
+        p = memory_.back()->data(), in_memory_.back() = memory_.back().get();
       }
       in_.push_back({p, a->type, {}});
     }
@@ -98,7 +99,12 @@ class DeviceCall {
       void* p = nullptr;
       out_memory_.push_back(nullptr);
       if (!(o.unwanted >> i & 1)) {
-        out_memory_.back() = std::make_unique<DeviceBytes>(outputs[i].bytes.size());
+        for (const auto& [out, in] : o.in_place)
+          if (size_t(out) == i) out_memory_.back() = in_memory_[size_t(in)];
+        if (!out_memory_.back()) {
+          memory_.push_back(std::make_unique<DeviceBytes>(outputs[i].bytes.size()));
+          out_memory_.back() = memory_.back().get();
+        }
         if (o.accumulate >> i & 1) out_memory_.back()->from(outputs[i].bytes.data());
         p = out_memory_.back()->data();
       }
@@ -112,7 +118,7 @@ class DeviceCall {
     device_.deterministic = o.deterministic;
     c_.device = &device_;
     kb_error e{};
-    if (k->supports && k->supports(&c_, &e)) throw kb::Error(e.message);
+    if (o.ask && k->supports && k->supports(&c_, &e)) throw kb::Error(e.message);
     workspace_ = std::make_unique<DeviceBytes>(k->workspace ? k->workspace(&c_) : 0);
     c_.workspace = workspace_->data();
     if (!o.extents.empty()) {
@@ -155,7 +161,8 @@ class DeviceCall {
   std::vector<kb_attr> attrs_;
   Options options_;
   kb_device device_ = cuda_device();
-  std::vector<std::unique_ptr<DeviceBytes>> memory_, out_memory_;
+  std::vector<std::unique_ptr<DeviceBytes>> memory_;
+  std::vector<const DeviceBytes*> in_memory_, out_memory_;
   std::unique_ptr<DeviceBytes> workspace_;
   std::vector<kb_tensor> in_, out_;
   const int32_t* extents_ = nullptr;

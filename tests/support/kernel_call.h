@@ -104,6 +104,8 @@ struct Options {
   uint64_t unwanted = 0;  // bit o: output o is not wanted
   int32_t threads = 3;    // pieces are run one after the other, each with a thread number of its own
   bool deterministic = true;
+  bool ask = true;                                 // supports(); false: the kernel runs though it would decline
+  std::vector<std::pair<int, int>> in_place = {};  // on a device: output `first` has the memory of input `second`
 };
 
 // `outputs` hold types and, to accumulate, contents; unaccumulated ones are filled with NaN bytes first.

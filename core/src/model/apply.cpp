@@ -69,10 +69,10 @@ void LanguageModel::guard_and_step(Graph& g, kb::Builder& b) {
                               {"blocks", e.blocks},
                               {"flags", int64_t(e.flags)},
                               {"name", name.c_str()},
-                              {"copy", int64_t(narrow ? e.type.dtype : 0)}});
+                              {"copy", int64_t(narrow && e.type.dtype == g.resolve(KB_COMPUTE) ? e.type.dtype : 0)}});
     for (kb::Value& v : now) v.b = &b;
     g.write(w.id, now[0].id);
-    if (narrow) g.write(g.read(name), now.size() > 1 ? now[1].id : b.cast(now[0], kb_dtype(e.type.dtype)).id);
+    if (narrow) g.write(g.read(name), now.size() > 1 && now[1] ? now[1].id : b.cast(now[0], kb_dtype(e.type.dtype)).id);
   }
 }
 

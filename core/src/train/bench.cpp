@@ -151,7 +151,7 @@ BenchResult bench_stage(Session& s, const Recipe& recipe, const StageConfig& sta
   for (Program* p : {&s.micro(), &s.apply()})
     for (size_t i = 0; i < p->plan().order.size(); ++i) {
       const Node& n = p->graph().nodes[p->plan().order[i]];
-      if (n.kind != NodeKind::op) continue;
+      if (n.kind != NodeKind::op || (n.traits() & KB_VIEW)) continue;
       const double t = p->seconds()[i] / profiled;
       double f = p == &s.micro() ? node_flops(p->graph(), n) * double(stage.batch_tokens / stage.micro_tokens) : 0;
       if (is_attention(n.op->name)) f *= part;

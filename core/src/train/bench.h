@@ -9,7 +9,7 @@ namespace kitbash {
 
 struct NodeTime {
   std::string where, op, kernel;
-  int64_t nodes = 0;
+  int64_t nodes = 0;                          // of the programs; those of micro run once a micro-batch
   double seconds = 0, share = 0, gflops = 0;  // a step; of the step; GFLOP/s, 0 for ops without FLOPs worth naming
 };
 struct BenchResult {

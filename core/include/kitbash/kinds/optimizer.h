@@ -2,7 +2,8 @@
 //   Attributes: role, blocks, flags (kb_param), and name. States: KB_STATE_OPTIMIZER, in the scope of the parameter.
 //   A graph of pointwise ops only may be run by the core on any slice of the parameter; any other runs on the whole.
 //   To save passes over memory: g = sum * scale [], which an op may do itself; and where the attribute `copy` is no 0, the model reads
-//   w in that kb_dtype, which may be given as a second result. Whoever leaves these out gets g made, and w copied.
+//   w in that kb_dtype, which may be given as a second result. Whoever leaves these out gets g made, and w copied. Whoever hands a
+//   changed g or w on must leave them out.
 #pragma once
 #include "kitbash/builder.h"
 
@@ -24,8 +25,12 @@ struct Optimizer {  // T: Value or Values step(Builder&, const Target&) const
             b.integer("blocks"), b.integer("flags"), b.in(4), b.in(5), copy ? b.integer("copy") : 0})});
   }
 };
-// The whole step by another optimizer: new w, and perhaps its copy.
-inline Values step_with(Builder& b, const Slot& s, const Target& p) {
+// The step of w by g, by another optimizer; p may have been changed.
+inline Value step_with(Builder& b, const Slot& s, const Target& p) {
+  return b.call(s, 0, {p.w, p.g, p.lr, p.step}, {{"role", p.role}, {"blocks", p.blocks}, {"flags", p.flags}})[0];
+}
+// The whole step left to another optimizer, p as it came: new w, and perhaps its copy.
+inline Values leave_to(Builder& b, const Slot& s, const Target& p) {
   return b.call(s, 0, {p.w, p.g, p.lr, p.step, p.sum, p.scale},
                 {{"role", p.role}, {"blocks", p.blocks}, {"flags", p.flags}, {"copy", p.copy}});
 }
