@@ -29,9 +29,9 @@ int64_t recompute_segments(Graph& g, Recompute how = Recompute::block);
 using Accumulates = std::function<bool(const Node&, uint32_t)>;
 int64_t fold_adds(Graph& g, const Accumulates& accumulates);
 
-// A product whose operand is a cast to a wider type reads the narrow value, where `runs(node)` says that the device has a kernel
-// for the node as it then stands. Returns the number of operands.
-int64_t fold_casts(Graph& g, const std::function<bool(const Node&)>& runs);
+// A product whose operand is a cast to a wider type reads the narrow value, where the device has a kernel for just that:
+// `kernel(node)` is the one that runs the node as it stands, or null. Returns the number of operands.
+int64_t fold_casts(Graph& g, const std::function<const void*(const Node&)>& kernel);
 
 // Live nodes in the order of building; a clone stands just before its first consumer. With `first`, everything that this
 // value needs comes before everything else (apply decides step_ok before it changes anything).

@@ -55,7 +55,7 @@ Choice find_kernel(const Graph& g, const Node& n, Device& device) {
 }
 }  // namespace
 
-bool can_run(const Graph& g, const Node& n, Device& device) { return find_kernel(g, n, device).kernel; }
+const kb_kernel* kernel_of(const Graph& g, const Node& n, Device& device) { return find_kernel(g, n, device).kernel; }
 
 Choice choose_kernel(const Graph& g, const Node& n, Device& device) {
   Choice out = find_kernel(g, n, device);

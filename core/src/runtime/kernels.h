@@ -23,8 +23,8 @@ struct Choice {
 };
 Choice choose_kernel(const Graph& g, const Node& n, Device& device);
 
-// For fold_casts: whether a kernel takes the node as it stands.
-bool can_run(const Graph& g, const Node& n, Device& device);
+// For fold_casts: the kernel that runs the node as it stands, or null.
+const kb_kernel* kernel_of(const Graph& g, const Node& n, Device& device);
 
 // For fold_adds: whether every kernel of the op can add to the output, and one takes the node as it stands. `device` may be
 // null when none is open: then the kernels of `kind` are taken at their word.

@@ -17,7 +17,7 @@ Program::Program(std::unique_ptr<Graph> g, Device& device, ArenaMode mode, bool 
   fold_adds(graph, [&](const Node& n, uint32_t o) {
     return can_accumulate(graph, n, o, device.registry(), device.kind(), &device.table());
   });
-  fold_casts(graph, [&](const Node& n) { return can_run(graph, n, device); });
+  fold_casts(graph, [&](const Node& n) { return kernel_of(graph, n, device); });
   const auto ok = graph.outputs.find("step_ok");
   std::vector<NodeId> order = schedule(graph, ok == graph.outputs.end() ? 0 : ok->second);
   if (together && device.own_memory() && can_fuse(device))
