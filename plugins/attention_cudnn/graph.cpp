@@ -19,7 +19,6 @@ void* cudnn_dlhandle = nullptr;  // where the header looks for cuDNN's functions
 namespace kb::cudnn {
 namespace {
 namespace fe = cudnn_frontend;
-
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 void ok(fe::error_t e, const char* what) {

@@ -151,7 +151,7 @@ void AttentionBackward::supports(const Call& c, const Op& op) {
   constexpr size_t kMost = size_t(64) << 20;
   if (s.deterministic && deterministic_bytes(s) > kMost)
     fail("cuDNN's attention_backward with sums in a fixed order may take ", kMost >> 20, " MiB but needs ",
-         deterministic_bytes(s) >> 20, "; set train.deterministic = false");
+         deterministic_bytes(s) >> 20, " MiB; set train.deterministic = false");
   Graph::of(s);
 }
 uint64_t AttentionBackward::workspace(const Call& c, const Op& op) {
