@@ -122,6 +122,20 @@ TEST_F(Plan, makes_a_value_in_the_store_when_nobody_reads_the_old_one) {
   EXPECT_TRUE(plan.copies_out.empty());
 }
 
+// The copy to the store is what the program refuses, or does, with step_ok known.
+TEST_F(Plan, makes_nothing_in_the_store_before_step_ok_is_decided) {
+  const kb::Value w{&b, bench.stored(*g, "w", {8, 8})}, v{&b, bench.stored(*g, "v", {8, 8})};
+  const kb::Value early = b.matmul(x, b.permute(x, {1, 0})), ok = b.is_finite(b.square_sum(early)),
+                  late = b.matmul(early, early);
+  g->output("step_ok", ok.id);
+  g->write(w.id, early.id);
+  g->write(v.id, late.id);
+  make();
+  EXPECT_EQ(home(early).home, Buffer::Home::arena);
+  EXPECT_EQ(plan.copies_out.size(), 1u);
+  EXPECT_EQ(home(late).entry, "v");
+}
+
 TEST_F(Plan, leaves_a_stored_value_alone_that_is_not_written) {
   const kb::Value old{&b, bench.stored(*g, "weight", {8, 16})}, now = b.exp(old);
   g->output("out", now.id);

@@ -135,9 +135,11 @@ struct Planner {
     return !n.alias.empty() && n.alias[o] >= 0 ? n.in[size_t(n.alias[o])] : 0;
   }
 
-  // The store entry that a value becomes, where its old content is not read at all: it is then made in place. Else empty.
-  std::string made_in(ValueId v) const {
-    if (write_of[v] < 0) return {};
+  // The store entry that a value becomes, where its old content is not read at all: it is then made in place. Else empty. Nothing
+  // is made in the store up to the position where step_ok is decided.
+  std::string made_in(ValueId v, int32_t p) const {
+    const auto ok = g.outputs.find("step_ok");
+    if (write_of[v] < 0 || (ok != g.outputs.end() && p <= position[g.values[ok->second].maker])) return {};
     const std::string& entry = g.writes[size_t(write_of[v])].name;
     const auto r = g.reads.find(entry);
     return r == g.reads.end() || last_use[root[r->second]] < 0 ? entry : std::string();
@@ -162,7 +164,8 @@ struct Planner {
           break;
         }
     }
-    if (const std::string entry = buffer < 0 ? made_in(v) : ""; !entry.empty()) buffer = store_of(entry, type_bytes(t));
+    if (const std::string entry = buffer < 0 ? made_in(v, p) : ""; !entry.empty())
+      buffer = store_of(entry, type_bytes(t));
     if (buffer < 0) buffer = new_buffer(Buffer::Home::arena, type_bytes(t), p, plan.order[size_t(p)]);
     plan.buffer_of[v] = buffer;
     plan.buffers[size_t(buffer)].last = std::max({plan.buffers[size_t(buffer)].last, last_use[v], p});
